@@ -116,6 +116,10 @@ def without_interrupts(*more: int) -> Iterator[None]:
     """
     numbers = (signal.SIGINT, *more)
     if hasattr(signal, "pthread_sigmask"):
+        from multiprocessing import resource_tracker  # not at the start of every command
+
+        # Up to Python 3.11 its start leaves these signals unblocked, and must not lie within the block.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
             yield

@@ -285,3 +285,19 @@ def test_what_an_interrupt_left_half_made_goes_without_a_word(capsys):
             Half()
         gc.collect()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signals that can be blocked")
+def test_processes_that_are_started_ignore_interrupts_whatever_else_starts():
+    """The tracker of multiprocessing, which starts beside the first worker, had unblocked them (Python 3.11)."""
+    code = (
+        "import signal\n"
+        "from multiprocessing import resource_tracker\n"
+        "from attnlimits.numerics.core.interrupts import without_interrupts\n"
+        "with without_interrupts(signal.SIGTERM):\n"
+        "    resource_tracker.ensure_running()\n"
+        "    print(sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))\n"
+        "print(sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.splitlines() == [str(sorted(map(int, (signal.SIGINT, signal.SIGTERM)))), "[]"]
