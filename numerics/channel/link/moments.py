@@ -18,8 +18,9 @@ Array = NDArray[np.float64]
 
 # Side of the boxes of nodes that are blurred together, in standard deviations of the blur.
 _BOX = 10.0
-#: Nodes times points of a grid at once, which bounds the memory.
+#: Nodes times points of a grid at once, which bounds the memory; and so many times as many of all moments of an axis.
 CHUNK = 4_000_000
+_MOMENTS = 8
 # Nodes of a fibre beyond which layers are looked for, least mean number of nodes of one, and layers at once.
 _FEW, _LAYER, _AT_ONCE = 500, 8, 16
 
@@ -93,7 +94,7 @@ def _of_nodes(weight: Array, points: Array, axes: list[Axis], order: int) -> dic
     moments = np.stack([weight * np.prod(points ** np.array(key), axis=1) for key in keys])
     centres = points * np.sqrt([axis.known for axis in axes])
     out = np.zeros((len(keys), *(axis.size for axis in axes)))
-    for nodes in _boxes(centres, axes):
+    for nodes in _boxes(centres, axes, len(keys)):
         windows = tuple(axis.window(centres[nodes, a]) for a, axis in enumerate(axes))
         density = [
             axis.density(axis.points[window], centres[nodes, a])
@@ -111,8 +112,8 @@ def _of_nodes(weight: Array, points: Array, axes: list[Axis], order: int) -> dic
     return dict(zip(keys, out, strict=True))
 
 
-def _boxes(centres: Array, axes: list[Axis]) -> Iterator[NDArray[np.int64]]:
-    """Nodes that lie in one box, or all of them where windows fill the grid anyway."""
+def _boxes(centres: Array, axes: list[Axis], moments: int) -> Iterator[NDArray[np.int64]]:
+    """Nodes that lie in one box, or all of them where windows fill the grid anyway, for so many moments."""
     widths = np.array([math.sqrt(axis.left) for axis in axes])
     varied = [a for a, axis in enumerate(axes) if axis.known > 0]
     index = np.arange(len(centres))
@@ -122,7 +123,8 @@ def _boxes(centres: Array, axes: list[Axis]) -> Iterator[NDArray[np.int64]]:
         _, number = np.unique(cell, axis=0, return_inverse=True)
         order = np.argsort(number.ravel(), kind="stable")
         boxes = np.split(order, np.flatnonzero(np.diff(number.ravel()[order])) + 1)
-    most = max(1, CHUNK // math.prod(axis.size for axis in axes[:-1]))
+    along = max(math.prod(axis.size for axis in axes[:-1]), moments * axes[-1].size // _MOMENTS)
+    most = max(1, CHUNK // along)
     for box in boxes:
         for begin in range(0, len(box), most):
             yield box[begin : begin + most]
