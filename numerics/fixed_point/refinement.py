@@ -51,6 +51,8 @@ Layers = tuple[int, ...]
 # As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
 _LONGEST = 1.5  # longest step, in t
 _FIRST = 0.5  # longest first step from the slopes of a neighbouring alpha
+# A layer that grows by so much more than a recovered one, in log alpha, comes nearer to recovery.
+_NEARER = 0.05
 # Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
 _CLEAR = 5.0
 # A growth rate of a layer of zero overlap that averages of accuracy 1e-2 do not mistake for one below 1.
@@ -157,9 +159,14 @@ class Refinement:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
             step = resolved_imbalance(here, list(layers))
-            if slopes is not None:
-                step = sampled_step(slopes, step, t) if here.averages.sampled else newton(slopes, step)
-            t = t + np.clip(step, -_LONGEST, _LONGEST)
+            recovered = bool(here.x.max() >= RECOVERED - 1e-9)
+            if slopes is not None and here.averages.sampled:
+                step = sampled_step(slopes, step, t)
+            elif slopes is not None and not recovered:
+                step = newton(slopes, step)
+            # Once a layer is recovered the ratios of 1 - q are open, which steps of one length leave as they are.
+            longest = max(float(np.abs(step).max()) / _LONGEST, 1.0)
+            t = t + (step / longest if recovered else np.clip(step, -_LONGEST, _LONGEST))
         return state, None
 
     def _leaves_little(self, here: Evaluation, slopes: Array) -> bool:
@@ -178,7 +185,10 @@ class Refinement:
         # A layer is pushed beyond the last step that is resolved, with the others on the way.
         pushed = (here.x >= RECOVERED - 1e-9) & (here.imbalance > 0)
         if pushed.any() and (1 - here.x).max() < NEARLY:
-            return self._end(at, layers, t, level)
+            # Others that are not known to the accuracy asked for yet may come nearer to it.
+            nearer = here.imbalance > here.imbalance[pushed].max() + _NEARER
+            if not (nearer & (1 - here.x > self.accuracy)).any():
+                return self._end(at, layers, t, level)
         return None
 
     def _end(self, at: _At, layers: Layers, t: Array, level: float) -> State:

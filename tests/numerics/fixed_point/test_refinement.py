@@ -432,3 +432,11 @@ def test_what_growth_rates_are_off_by_moves_with_them() -> None:
     # Where coarse averages have no rate here, that of the others is taken with what it is off by.
     moved = Anchor(np.zeros(1), averages(0.8, 1e-3), averages(0.0, 0.2)).moved(averages(0.77, 0.3))
     assert moved is not None and np.allclose(moved.growth[:, 1], 0.77) and moved.growth_bias[1] == 0.3
+
+
+@pytest.mark.parametrize("alpha", [1.2, 100.0])
+def test_layers_that_are_recovered_leave_no_other_behind(alpha):
+    """A layer at its last step waited for another, whose ratio to it long steps did not change: 200 evaluations."""
+    found = evolve(Network(2, 2), alpha)
+    assert found.converged and found.n_iter < 40
+    assert (found.overlap.diagonal() > 1 - 2e-3).all()
