@@ -39,6 +39,8 @@ _PROBE = 120.0
 _TAIL = 6.5
 # Density below which an output counts as impossible, relative to the largest: rounding of a Fourier sum.
 _TINY = 1e-11
+# Rows of the grid of outputs at once, which bounds the memory.
+_ROWS = 1024
 
 
 class _Grid(NamedTuple):
@@ -121,6 +123,17 @@ def _ends(beta: float, count: int) -> Array:
     return np.array([math.inf if n >= 360 else 1.1 * k[n] + k[1] for n in last])
 
 
+class _Parts(NamedTuple):
+    """Real and imaginary part of an array, each in one piece of memory."""
+
+    real: Array
+    imag: Array
+
+
+def _parts(values: NDArray[np.complex128]) -> _Parts:
+    return _Parts(values.real.copy(), values.imag.copy())
+
+
 class NoisySum:
     """Averages over Y = X + eta z at eta = sqrt(rho)/|b_L|, and over b_L.
 
@@ -169,20 +182,26 @@ class NoisySum:
         points = [len(k) + 8 for k in (k1, k2)]
         y1 = (np.arange(points[0]) + 0.5) * half[0] / points[0]
         y2 = ((np.arange(2 * points[1]) + 0.5) / points[1] - 1) * half[1]
-        phase = np.outer(y1, k1)
-        cos, sin = np.cos(phase), np.sin(phase)
-        turn = np.exp(-1j * np.outer(k2, y2))
+        turn = _parts(np.exp(-1j * np.outer(k2, y2)))
+        fields = [_parts(field) for field in (density, -1j * k2 * density, *moments)]
+        del one, others, density, moments, weight
 
-        def back(waves: Array, field: NDArray[np.complex128]) -> Array:
+        def back(waves: Array, field: _Parts) -> Array:
             return np.asarray((waves @ field.real) @ turn.real - (waves @ field.imag) @ turn.imag)
 
-        p = back(cos, density)
-        slopes = [back(-sin * k1, density), back(cos, -1j * k2 * density)]
-        means = [back(wave, moment) for wave, moment in zip((cos, cos, sin), moments, strict=True)]
-        seen = p > _TINY * p.max()
+        blocks = [y1[begin : begin + _ROWS] for begin in range(0, len(y1), _ROWS)]
+        densities = [back(np.cos(np.outer(y, k1)), fields[0]) for y in blocks]
+        least = _TINY * max(float(p.max()) for p in densities)
         cell = 2 * (half[0] / points[0]) * (half[1] / points[1])  # y1 of either sign
-        inverse = np.where(seen, cell / np.where(seen, p, 1.0), 0.0)
-        information, growth = (sum(float((m**2 * inverse).sum()) for m in part) for part in (slopes, means))
+        information = growth = 0.0
+        for y, p in zip(blocks, densities, strict=True):
+            phase = np.outer(y, k1)
+            cos, sin = np.cos(phase), np.sin(phase)
+            inverse = np.where(p > least, cell / np.where(p > least, p, 1.0), 0.0)
+            for wave, field in ((-sin * k1, fields[0]), (cos, fields[1])):
+                information += float((back(wave, field) ** 2 * inverse).sum())
+            for wave, field in zip((cos, cos, sin), fields[2:], strict=True):
+                growth += float((back(wave, field) ** 2 * inverse).sum())
         return eta**2 * (2 - eta**2 * information), growth
 
     def _average(self, rho: float) -> tuple[float, float]:
