@@ -11,7 +11,7 @@ import attnlimits as al
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
-from ..model.described import Model, kernel_or_network
+from ..model.described import Model, of_data
 from .asked import asked_sizes, said
 from .data import (
     STARTS,
@@ -88,7 +88,7 @@ def _settings(args: argparse.Namespace) -> Record:
 
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
-    model = kernel_or_network(asked)
+    model = of_data(asked)
     take_whole_samples(args, model)
 
     def one(seed: int, weights: Array, x: Array, y: Array) -> "al.learning.DescentResult":
@@ -134,7 +134,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
 
 
 def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
-    model = kernel_or_network(asked)
+    model = of_data(asked)
     x, y = read_data(args)
     start = start_of(args, x, y, model, args.seed)
     bar = Bar("descend", show=shown(args))

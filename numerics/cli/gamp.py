@@ -12,7 +12,7 @@ from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
 from ..core.shown import overlap_entries
-from ..model.described import Model, kernel_or_network
+from ..model.described import Model, of_data
 from .asked import asked_sizes, said
 from .data import (
     STARTS,
@@ -115,7 +115,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
             asked, x, y, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args)
         )
 
-    model = kernel_or_network(asked)
+    model = of_data(asked)
     take_whole_samples(args, model)
     # First, for it may be refused where it is asked for.
     prior = prior_of(args)
@@ -153,7 +153,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
 
 
 def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
-    model = kernel_or_network(asked)
+    model = of_data(asked)
     x, y = read_data(args)
     start = start_of(args, x, y, model, args.seed)
     bar = Bar("gamp", show=shown(args))

@@ -10,7 +10,7 @@ import attnlimits as al
 
 from ..core.destinations import output_folder
 from ..core.progress import Bar
-from ..model.described import kernel_or_network
+from ..model.described import of_data
 from .asked import asked_sizes, run_at
 from .flags import check_model, link_flags, model_flags, model_of
 from .prior_flags import check_prior, prior_flags, prior_of
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> Outcome:
     _check(args)
     asked = model_of(args, "make-data")
     output_folder(args.out)
-    model = kernel_or_network(asked)
+    model = of_data(asked)
     name = f"--dimension {args.dimension} at --alpha {args.alpha:g}"
     al.learning.refuse_size(model, args.alpha, args.dimension, name, itemsize=0)
     bar, prior = Bar("make-data", show=shown(args)), prior_of(args)

@@ -101,6 +101,19 @@ class Link:
         """The same outputs without noise, None where there is none or they cannot be solved."""
         return noiseless_of(self.kernel, self.text)
 
+    @cached_property
+    def observed(self) -> LinkKernel:
+        """Kernel of the outputs as they are in data.
+
+        The other kernel is of outputs that hold the same: `2*h[1]` is `h[1]` for what can be learned, and not where the
+        numbers themselves are given. Where there are more or fewer of them than were written, those are the data.
+        """
+        if self.kernel.noise:
+            return self.kernel
+        written = kernel_of(self.text, **self._sizes, noise=self.noise, reduced=False)
+        same = len(written.text) != len(self.kernel.text) or written.text == self.kernel.text
+        return self.kernel if same else self._seen(written)
+
     @property
     def limit(self) -> LinkKernel:
         """Kernel of the limit without noise, in which outputs that hold the same are reduced."""
@@ -110,7 +123,7 @@ class Link:
     def slopes(self) -> LinkKernel:
         """Kernel with the slopes of every output, which are those without noise."""
         if not self.kernel.noise:
-            return self.kernel
+            return self.observed
         return kernel_of(self.text, **self._sizes, reduced=False)
 
     def along(self, axes: tuple[tuple[int, ...], ...], *, noise: str) -> LinkKernel:

@@ -6,7 +6,7 @@ import attnlimits as al
 
 from ..core.decimals import to_error
 from ..core.typing import Numbers as Array
-from ..model.described import kernel_or_network
+from ..model.described import of_data
 from ..model.routes import require
 from .cost import chosen, costly
 from .evolution import fixed_point
@@ -25,7 +25,7 @@ def instances(run: Runner, weak: float | None) -> Part:
     """Run message passing on instances, and the state evolution at the same alpha."""
     title = "Message passing on instances"
     try:
-        require("gamp", kernel_or_network(run.model))
+        require("gamp", of_data(run.model))
     except (ValueError, RuntimeError) as error:
         return Part("instances", title, (run.refuse("instances", "message passing", str(error)),))
     alphas = chosen(run, weak)
@@ -38,7 +38,7 @@ def instances(run: Runner, weak: float | None) -> Part:
 
 
 def _gamp(run: Runner, alpha: float) -> Step:
-    effort, model = run.effort, kernel_or_network(run.model)
+    effort, model = run.effort, of_data(run.model)
     dimension = effort.costly_dimension if costly(run) else effort.dimension
     settings = {
         "alpha": alpha,

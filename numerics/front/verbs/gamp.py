@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.learning.blocks import Source
 from attnlimits.numerics.learning.gamp import gamp as gamp_on
 from attnlimits.numerics.learning.gamp.results import GAMPResult
-from attnlimits.numerics.model.described import Model, kernel_or_network
+from attnlimits.numerics.model.described import Model, of_data
 
 if TYPE_CHECKING:
     import dask.array
@@ -72,4 +72,4 @@ def gamp(
     >>> found.converged, found.weights.shape
     (True, (1, 200))
     """
-    return gamp_on(X, Y, kernel_or_network(model), **settings)
+    return gamp_on(X, Y, of_data(model), **settings)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.core.typing import Array, Numbers
 from attnlimits.numerics.learning.data import make_data as make_samples
 from attnlimits.numerics.learning.data import teacher as drawn_weights
-from attnlimits.numerics.model.described import Model, kernel_or_network
+from attnlimits.numerics.model.described import Model, of_data
 
 __all__ = ["make_data", "teacher"]
 
@@ -41,7 +41,7 @@ def teacher(model: Model, dimension: int, **settings: Any) -> Array:
     >>> teacher(al.Network(layers=2, tokens=2), 100, rng=0).shape
     (2, 100)
     """
-    return drawn_weights(kernel_or_network(model), dimension, **settings)
+    return drawn_weights(of_data(model), dimension, **settings)
 
 
 def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -> tuple[Numbers, Array]:
@@ -79,4 +79,4 @@ def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -
     >>> X.shape, Y.shape
     ((100, 1, 50), (100, 1))
     """
-    return make_samples(kernel_or_network(model), weights, alpha, **settings)
+    return make_samples(of_data(model), weights, alpha, **settings)

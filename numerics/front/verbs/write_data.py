@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from attnlimits.numerics.learning.made_files import write_data as write_samples
 from attnlimits.numerics.learning.row_files import RowFiles
-from attnlimits.numerics.model.described import Model, kernel_or_network
+from attnlimits.numerics.model.described import Model, of_data
 
 __all__ = ["write_data"]
 
@@ -58,4 +58,4 @@ def write_data(model: Model, weights: ArrayLike, alpha: float, folder: str | Pat
     ...     [x.shape for x, y in blocks()]
     [(40, 1, 50), (40, 1, 50), (20, 1, 50)]
     """
-    return write_samples(kernel_or_network(model), weights, alpha, folder, **settings)
+    return write_samples(of_data(model), weights, alpha, folder, **settings)
