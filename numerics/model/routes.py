@@ -159,8 +159,8 @@ ROUTES: tuple[Route, ...] = (
         "to 200 digits, fewer for deep networks",
     ),
     Route("readout", "pairs of tokens", kinds.rank_one, "estimated"),
-    Route("fibre", "rotations of one tied layer", kinds.tied_layer, "estimated", "rank 1, 2, 3"),
-    Route("fibre", "scales of one untied layer", kinds.untied_layer, "estimated", "rank 1"),
+    Route("fibre", "rotations of one tied layer", kinds.tied_layer, "estimated", "to 12 digits"),
+    Route("fibre", "scales of one untied layer", kinds.untied_layer, "estimated", "to 12 digits"),
     Route(
         "gamp",
         "posterior by quadrature",

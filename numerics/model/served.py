@@ -6,17 +6,17 @@ from .routes import CHART_OPERATOR, serving
 
 __all__ = ["served_table"]
 
-#: Columns: their heading and the verb of the routes.
+#: Columns: their heading and the verbs of the routes, of which the first with one counts.
 _COLUMNS = {
-    "`threshold`, last layer": "last layer",
-    "`threshold --layer 1`": "first layer",
-    "`evolve`": "evolve",
-    "`free-energy`": "free energy",
-    "`curve`": "curve",
-    "`denoise`": "denoise-mp",
-    "`gamp`": "gamp",
+    "`threshold`, last layer": ("last layer",),
+    "`threshold --layer 1`": ("first layer", "hidden layer"),
+    "`evolve`": ("evolve",),
+    "`free-energy`": ("free energy",),
+    "`curve`": ("curve",),
+    "`denoise`": ("denoise-mp", "fibre", "denoise-sampled"),
+    "`gamp`": ("gamp",),
 }
-_LINK = f"| a link of your own | its own | to {MAX_DIGITS} digits | `--staircase` | yes | yes | yes | no | yes |"
+_LINK = f"| a link of your own | its own | to {MAX_DIGITS} digits | `--staircase` | yes | yes | yes | yes | yes |"
 #: Rows: what they are called, and an example.
 _ROWS = {
     "L = 1, rank 1": Network(1, 2),
@@ -48,14 +48,14 @@ def served_table() -> str:
     rows = [["model", "kernel", *_COLUMNS], ["---"] * (2 + len(_COLUMNS))]
     for name, model in _ROWS.items():
         rows.append([name, "yes" if has_kernel(model) else "link"])
-        rows[-1] += [_cell(verb, model) for verb in _COLUMNS.values()]
+        rows[-1] += [_cell(verbs, model) for verbs in _COLUMNS.values()]
     return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), _LINK])
 
 
-def _cell(verb: str, model: Network) -> str:
-    routes = serving(verb, model) or (serving("hidden layer", model) if verb == "first layer" else ())
+def _cell(verbs: tuple[str, ...], model: Network) -> str:
+    routes = next((found for verb in verbs if (found := serving(verb, model))), ())
     shown = routes[:1]
-    if verb == "last layer":
+    if verbs == ("last layer",):
         # Samples where there is nothing better.
         shown = tuple(route for route in routes if route is not CHART_OPERATOR) or routes
     return "; ".join(route.note or route.name for route in shown) or "no"

@@ -88,7 +88,21 @@ def _committee(draw: Draw) -> Words:
     ]
 
 
+def _denoise_link(draw: Draw) -> Words:
+    """A link of one or two indices at one output, with any of its noises."""
+    text = draw.of(*LINKS)
+    two = "h[2]" in text
+    y = draw.of("[1]", "[0]", "[-1]", "[0.3]", "[2]", "[1e-9]", "[1e6]")
+    omega = draw.of("[[0.1], [0.2]]", "[[0], [0]]", "[[3], [-20]]") if two else draw.of("[[0.1]]", "[[0]]", "[[-20]]")
+    V = draw.of("[[1, 0.1], [0.1, 0.5]]", "[[1e-6, 0], [0, 1]]") if two else draw.of("[[1]]", "[[1e-6]]", "[[1e4]]")
+    asked = draw.flags(accuracy=(None, None, 1e-3, 1e-10), max_nodes=(None, 1000, 100_000))
+    noise = draw.flags(noise=(None, None, 0.1, "1e-9", 1e6)) if draw.sometimes(0.7) else ["--label-noise", "0.1"]
+    return ["denoise", "--link", text, *noise, "--y", y, "--omega", omega, "--V", V, *asked]
+
+
 def _denoise(draw: Draw) -> Words:
+    if draw.sometimes(0.4):
+        return _denoise_link(draw)
     words = ["denoise", *draw.flags(digits=(None, 5, 10, 20))]
     if draw.sometimes(0.2):
         return [*words, "--layers", "1", "--input", draw.of("samples.json", "samples.npz", "one.json")]

@@ -6,7 +6,11 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
+from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.core.results import DenoiserResult
+from attnlimits.numerics.model.described import Model, of_data
+from attnlimits.numerics.model.link import Link
+from attnlimits.numerics.model.links import LinkKernel
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import serving
 from attnlimits.numerics.posterior.denoiser import denoise as denoise_64
@@ -15,35 +19,57 @@ from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult
 
 __all__ = ["denoise"]
 
+# Of the quadrature of rank 1: what its `tol` may be.
+_FINEST, _COARSEST = 1e-14, 1e-2
+
 
 @overload
 def denoise(
-    model: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: None = None, **settings: Any
+    model: Model,
+    y: ArrayLike,
+    omega: ArrayLike,
+    V: ArrayLike,
+    *,
+    digits: None = None,
+    accuracy: float | None = None,
+    **settings: Any,
 ) -> DenoiserResult | EntrywiseDenoiserResult: ...
 @overload
 def denoise(
-    model: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: int, **settings: Any
+    model: Model, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: int, **settings: Any
 ) -> PreciseDenoiserResult: ...
 
 
 def denoise(
-    model: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: int | None = None, **settings: Any
+    model: Model,
+    y: ArrayLike,
+    omega: ArrayLike,
+    V: ArrayLike,
+    *,
+    digits: int | None = None,
+    accuracy: float | None = None,
+    **settings: Any,
 ) -> DenoiserResult | EntrywiseDenoiserResult | PreciseDenoiserResult:
     """Posterior of the indices given an output y and the prior N(omega, V): log Z_out, g_out and its derivative (12).
 
     Parameters
     ----------
-    model : Network
-    y : array_like, shape (..., M, M)
+    model : Network or Link
+    y : array_like, shape (..., M, M), or (..., K) of a link
         Outputs in the range of the link.
     omega : array_like, shape (..., P, M)
         Prior means of the indices.
     V : array_like, shape (..., P, P)
         Prior covariance of the indices of a token, positive definite.
     digits : int, optional
-        Significant digits, up to 200, for one output; by default float64. Samples are used where no quadrature serves.
+        Significant digits, up to 200, for one output of tied weights of rank 1; by default float64.
+    accuracy : float, optional
+        Largest error of an entry relative to the largest one, as the result's `error` has it: met or refused. Of
+        integrals by default 1e-8 over at most one coordinate, 1e-5 over two, 1e-3 over more; 0.01 of networks that are
+        sampled; and the `tol` of rank 1.
     settings : optional
-        `tol` of the quadrature and `workers`; with digits `max_nodes`; of samples `max_nodes` and `rng`.
+        Of tied weights of rank 1 `tol` of the quadrature and `workers`, with digits `max_nodes`; of links `max_nodes`
+        and `rng`; of networks whose posterior is sampled `max_nodes`, `rng` and `workers`.
 
     Returns
     -------
@@ -58,6 +84,8 @@ def denoise(
         y is outside the range of the link.
     KernelNotFoundError
         Nothing serves the model.
+    NotServedError
+        A link whose outputs cannot be solved one after the other.
     ConvergenceError
         The accuracy cannot be reached; the message states why.
 
@@ -72,11 +100,42 @@ def denoise(
     >>> y = model.link([[0.4, -0.3]])
     >>> denoise(model, y, omega=[[0.0, 0.0]], V=[[1.0]]).g_out.shape
     (1, 2)
+    >>> made = denoise(al.Link("h[1]*h[2]"), [0.3], omega=[[0.2], [0.4]], V=[[0.8, 0.2], [0.2, 0.6]])
+    >>> print(f"{made.g_out[0, 0]:.6f} {made.g_out[1, 0]:.6f}")
+    0.076086 -0.157290
     """
-    if digits is None and not serving("denoise", model) and serving("denoise-sampled", model):
-        from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled  # compiled loops of its own
+    served = of_data(model)
+    if digits is not None:
+        if accuracy is not None:
+            raise ValueError("digits are an accuracy: give one of them (12)")
+        return denoise_mp(served, y, omega, V, digits=digits, **settings)
+    if isinstance(served, LinkKernel):
+        from attnlimits.numerics.posterior.link.denoiser import denoise_link  # SciPy's integrals, for links alone
 
-        return denoise_sampled(model, y, omega, V, **settings)
-    if digits is None:
-        return denoise_64(model, y, omega, V, **settings)
-    return denoise_mp(model, y, omega, V, digits=digits, **settings)
+        noiseless = model.noiseless if isinstance(model, Link) else None
+        return denoise_link(served, y, omega, V, noiseless=noiseless, accuracy=accuracy, **settings)
+    if serving("denoise", served) or not (serving("fibre", served) or serving("denoise-sampled", served)):
+        return _of_rank_one(served, (y, omega, V), accuracy, settings)
+    if serving("fibre", served):
+        from attnlimits.numerics.posterior.fibre_denoiser import denoise_fibre
+
+        return denoise_fibre(served, y, omega, V, accuracy=accuracy, **settings)
+    from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled  # compiled loops of its own
+
+    asked = {} if accuracy is None else {"tol": accuracy}
+    return denoise_sampled(served, y, omega, V, **asked, **settings)
+
+
+def _of_rank_one(
+    model: Network, given: tuple[ArrayLike, ArrayLike, ArrayLike], accuracy: float | None, settings: dict[str, Any]
+) -> DenoiserResult:
+    """Posterior by the quadrature of rank 1, whose `tol` an accuracy is."""
+    if accuracy is None:
+        return denoise_64(model, *given, **settings)
+    made = denoise_64(model, *given, tol=min(max(accuracy, _FINEST), _COARSEST), **settings)
+    if made.error.size and float(made.error.max()) > accuracy:
+        raise ConvergenceError(
+            f"the denoiser (12) has an error of {made.error.max():.1e} by rounding, and not of {accuracy:.1e}; "
+            "ask for `digits`"
+        )
+    return made

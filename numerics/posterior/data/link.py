@@ -20,8 +20,6 @@ Bools = NDArray[np.bool_]
 
 # Nodes along one entry, and over several.
 _LINE, _SPACE = 96, 256
-# Relative difference at which a discrete output has one of its values.
-_SAME = 1e-6
 
 
 def _coupled(kernel: LinkKernel) -> list[list[Part]]:
@@ -93,20 +91,10 @@ class _Coupled:
     def __init__(self, group: Group, numbers: list[int], y: Array, nodes: int, rng: np.random.Generator) -> None:
         self.group, self.numbers = group, numbers
         self.y = np.ascontiguousarray(y[:, numbers])
-        self.kind = np.full(len(y), -1)
-        labels = [group.cells[members[0]].label for members in group.kinds]
-        if group.sigma > 0:
-            self.kind[:] = 0
-        # A value that has a probability before one that has a density.
-        for k in sorted(range(len(labels)), key=lambda k: sum(value is None for value in labels[k])):
-            fits = self.kind < 0
-            for column, value in enumerate(labels[k]):
-                if value is not None:
-                    fits &= np.isclose(self.y[:, column], value, rtol=_SAME, atol=_SAME)
-            self.kind[fits] = k
+        self.kind = group.kind_of(self.y)
         if (self.kind < 0).any():
             row = int((self.kind < 0).argmax())
-            known = sorted({value for label in labels for value in label if value is not None})
+            known = sorted({value for label in group.labels for value in label if value is not None})
             raise UnreachableOutputError(
                 f"Y, sample {row}: {y[row].tolist()} is no output of this link, whose discrete ones are {known} "
                 "(troiani2025 (1)); check the link and its noise"

@@ -55,9 +55,15 @@ class Nodes:
 
 
 class Cell:
-    """A region of each part of a group: the link is smooth on it."""
+    """A region of each part of a group: the link is smooth on it.
 
-    def __init__(self, kernel: LinkKernel, parts: Sequence[Part], regions: Sequence[Region]) -> None:
+    Solutions in closed form count wherever they are if `anywhere`, else within 26 standard deviations of N(0, I).
+    """
+
+    def __init__(
+        self, kernel: LinkKernel, parts: Sequence[Part], regions: Sequence[Region], *, anywhere: bool = False
+    ) -> None:
+        self._anywhere = anywhere
         self.size, self.regions, self.sigma = kernel.size, regions, math.sqrt(kernel.noise)
         self.entries = sorted(e for part in parts for e in part.entries)
         self.bounds: dict[int, tuple[float, float]] = {}
@@ -143,4 +149,6 @@ class Cell:
 
     def _inverse(self, number: int, entry: int) -> Piece:
         region, k = self.outputs[number]
-        return Piece(region, self.size, tuple(self.entries), {}, k, (entry,), work=Work(bounded=False))
+        return Piece(
+            region, self.size, tuple(self.entries), {}, k, (entry,), even=self._anywhere, work=Work(bounded=False)
+        )

@@ -8,7 +8,7 @@ output, in which y is linear.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _CHUNK = 200_000
+# Relative difference at which a discrete output has one of its values.
+_SAME = 1e-6
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Group:
     kernel : LinkKernel
     parts : sequence of Part
         Of this kernel, or of the same link without noise.
+    anywhere : bool, optional
+        Of its cells.
 
     Raises
     ------
@@ -63,10 +67,11 @@ class Group:
         Without noise: outputs that cannot be solved one after the other.
     """
 
-    def __init__(self, kernel: LinkKernel, parts: Sequence[Part]) -> None:
+    def __init__(self, kernel: LinkKernel, parts: Sequence[Part], *, anywhere: bool = False) -> None:
         self.kernel = kernel
         self.sigma = math.sqrt(kernel.noise)
-        self.cells = [Cell(kernel, parts, regions) for regions in product(*(part.regions for part in parts))]
+        every = product(*(part.regions for part in parts))
+        self.cells = [Cell(kernel, parts, regions, anywhere=anywhere) for regions in every]
         self.entries = self.cells[0].entries
         self.outputs = len(self.cells[0].outputs)
         kinds: list[list[int]] = []
@@ -113,6 +118,40 @@ class Group:
         """Entries drawn from the prior, for outputs of this kind."""
         return len(self.entries) - (0 if self.sigma > 0 else len(self.cells[self.kinds[kind][0]].moving))
 
+    def discrete(self, kind: int) -> bool:
+        """Whether outputs of this kind have, without noise, one value on each of its cells."""
+        return not any(cell.moving for cell, _ in self.cells_of(kind))
+
+    def cells_of(self, kind: int) -> Iterator[tuple[Cell, float]]:
+        """Cells from which outputs of a kind, or that are seen as this label, come, with the probability of that."""
+        noise = self.kernel.label_noise
+        for own, members in enumerate(self.kinds):
+            share = float(own == kind) if noise is None else float(noise.matrix[kind][own])
+            if share > 0:
+                yield from ((self.cells[index], share) for index in members)
+
+    def kind_of(self, y: Array) -> NDArray[np.int64]:
+        """Kind of each output, shape (n, outputs); -1 of one that is no output of the link.
+
+        Two discrete values that agree to 1e-6 are one, and a value that has a probability is not one of a density.
+        """
+        if self.sigma > 0:
+            return np.zeros(len(y), dtype=np.int64)
+        found = np.full(len(y), -1)
+        labels = self.labels
+        for kind in sorted(range(len(labels)), key=lambda kind: sum(value is None for value in labels[kind])):
+            fits = found < 0
+            for column, value in enumerate(labels[kind]):
+                if value is not None:
+                    fits &= np.isclose(y[:, column], value, rtol=_SAME, atol=_SAME)
+            found[fits] = kind
+        return found
+
+    @property
+    def labels(self) -> list[tuple[float | None, ...]]:
+        """Discrete values of the outputs of each kind, None of one that has a density."""
+        return [self.cells[members[0]].label for members in self.kinds]
+
     def posterior(self, kind: int, y: Array, omega: Array, cov: Array, nodes: Nodes, second: bool) -> Sums:
         """Posterior sums of outputs of one kind, or that are seen as this label.
 
@@ -155,7 +194,7 @@ class Group:
                         cell, omega[part], cov, zero[part], first[part], None if products is None else products[part]
                     )
                     continue
-                for weight, shift in self._weighted(cell, y[part], omega[part], cov, nodes):
+                for weight, shift in self.weighted(cell, y[part], omega[part], cov, nodes):
                     halves = weight.reshape(len(weight), 2, -1)
                     zero[part] += halves.sum(axis=2)
                     # Without entries to draw, the sums are exact.
@@ -189,14 +228,14 @@ class Group:
                 square[:, i, i] = m[2] / s
             products += 0.5 * (mass[:, None, None] * square)[:, None]
 
-    def _weighted(
+    def weighted(
         self, cell: Cell, y: Array, omega: Array, cov: Array, nodes: Nodes
     ) -> "list[tuple[Array, list[Array]]]":
         """Weights (n, nodes) and h - omega of each entry, for each way to place nodes on the level set."""
         with np.errstate(all="ignore"):
             if self.sigma == 0 and not cell.moving:
                 return [self._bounded(cell, omega, cov, nodes)]
-            return [found for choice in cell.choices for found in self._level(cell, choice, y, omega, cov, nodes)]
+            return [found for choice in cell.choices for found in self.level(cell, choice, y, omega, cov, nodes)]
 
     def _bounded(self, cell: Cell, omega: Array, cov: Array, nodes: Nodes) -> tuple[Array, list[Array]]:
         """Entries within their bounds one after the other, each given those before it."""
@@ -228,7 +267,7 @@ class Group:
                 ok = ok & (np.asarray(condition) > 0)
         return np.where(ok, weight, 0.0), shift
 
-    def _level(
+    def level(
         self,
         cell: Cell,
         choice: Sequence[tuple[int, int, Piece]],
