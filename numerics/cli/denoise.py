@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,7 +118,9 @@ def run(args: argparse.Namespace) -> Outcome:
             progress = bar.to if single else None
             try:
                 given = [sample[name] for name in _NAMES]
-                record, text = _precise(args, model, given, progress) if precise else _entrywise(args, model, given)
+                record, text = (
+                    _precise(args, cast(Network, model), given, progress) if precise else _entrywise(args, model, given)
+                )
             except (ValueError, ArithmeticError, RuntimeError) as error:
                 # What is finished is kept; a first failure is an error like any other.
                 if not made:

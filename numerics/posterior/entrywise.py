@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,13 @@ class OneOutput(NamedTuple):
         outputs: "Sequence[OneOutput]", lead: tuple[int, ...], how: How, origin: Origin
     ) -> EntrywiseDenoiserResult:
         """A batch of outputs, with leading axes of the shape `lead`."""
-        columns = [np.array(column) for column in zip(*outputs, strict=True)]
-        return EntrywiseDenoiserResult(*(c.reshape((*lead, *c.shape[1:])) for c in columns), how=how, origin=origin)
+
+        def column(name: str) -> Any:
+            values = np.array([getattr(one, name) for one in outputs])
+            return values.reshape((*lead, *values.shape[1:]))
+
+        entries = {name: column(name) for name in OneOutput._fields}
+        return EntrywiseDenoiserResult(**entries, how=how, origin=origin)
 
 
 def largest_error(log_z_error: float, g: tuple[Array, Array], dg: tuple[Array, Array], V: Array) -> float:

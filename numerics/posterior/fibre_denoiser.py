@@ -58,9 +58,11 @@ def denoise_fibre(
         )
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(outputs.shape[:-2], means.shape[:-2], covariance.shape[:-2])
-    rows = (np.broadcast_to(part, (*lead, *part.shape[-2:])).reshape(-1, *part.shape[-2:]) for part in (outputs, means))
-    priors = np.broadcast_to(covariance, (*lead, p, p)).reshape(-1, p, p)
-    found = [_one(layer, *parts, asked) for parts in zip(*rows, priors, strict=True)]
+    flat = [
+        np.broadcast_to(part, (*lead, *part.shape[-2:])).reshape(-1, *part.shape[-2:])
+        for part in (outputs, means, covariance)
+    ]
+    found = [_one(layer, output, mean, prior, asked) for output, mean, prior in zip(*flat, strict=True)]
     worst = max((one.error for one in found), default=0.0)
     if accuracy is not None and worst > accuracy:
         raise ConvergenceError(

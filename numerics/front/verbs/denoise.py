@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from numpy.typing import ArrayLike
 
@@ -12,7 +12,7 @@ from attnlimits.numerics.model.described import Model, of_data
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.links import LinkKernel
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.model.routes import serving
+from attnlimits.numerics.model.routes import require, serving
 from attnlimits.numerics.posterior.denoiser import denoise as denoise_64
 from attnlimits.numerics.posterior.entrywise import EntrywiseDenoiserResult
 from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
@@ -108,7 +108,9 @@ def denoise(
     if digits is not None:
         if accuracy is not None:
             raise ValueError("digits are an accuracy: give one of them (12)")
-        return denoise_mp(served, y, omega, V, digits=digits, **settings)
+        if isinstance(served, LinkKernel):
+            require("denoise-mp", served)
+        return denoise_mp(cast(Network, served), y, omega, V, digits=digits, **settings)
     if isinstance(served, LinkKernel):
         from attnlimits.numerics.posterior.link.denoiser import denoise_link  # SciPy's integrals, for links alone
 
@@ -122,8 +124,9 @@ def denoise(
         return denoise_fibre(served, y, omega, V, accuracy=accuracy, **settings)
     from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled  # compiled loops of its own
 
-    asked = {} if accuracy is None else {"tol": accuracy}
-    return denoise_sampled(served, y, omega, V, **asked, **settings)
+    if accuracy is not None:
+        settings["tol"] = accuracy
+    return denoise_sampled(served, y, omega, V, **settings)
 
 
 def _of_rank_one(

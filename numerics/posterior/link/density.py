@@ -194,8 +194,7 @@ def _changes(form: Callable[[IntArray, Array], IntArray], grid: Array, code: Int
     start, end, left, right = grid[column], grid[column + 1], code[row, column], code[row, column + 1]
     rows, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
     for _ in range(_TOGETHER if len(row) else 0):
-        own, before = row, left
-        a, b = bisect_change(start, end, lambda m, own=own, before=before: form(own, m) == before)
+        a, b = bisect_change(start, end, _is_still(form, row, left))
         rows.append(row)
         places.append(0.5 * (a + b))
         after = form(row, b)
@@ -204,6 +203,13 @@ def _changes(form: Callable[[IntArray, Array], IntArray], grid: Array, code: Int
             break
         row, start, end, left, right = row[more], b[more], end[more], after[more], right[more]
     return np.concatenate(rows), np.concatenate(places)
+
+
+def _is_still(
+    form: Callable[[IntArray, Array], IntArray], row: IntArray, code: IntArray
+) -> Callable[[Array], NDArray[np.bool_]]:
+    """Whether places have these numbers still."""
+    return lambda places: form(row, places) == code
 
 
 def _form(seen: Seen, x: Array) -> IntArray:

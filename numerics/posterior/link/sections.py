@@ -70,7 +70,8 @@ def section_moments(cell: Cell, prior: Prior, x: Array) -> Contribution:
     ends = [cell.bounds.get(entry, (-math.inf, math.inf)) for entry in cell.entries]
     for i in range(k - 1):
         mean = drawn[:, :i] @ root[i, :i]
-        share, drawn[:, i] = _within(*((end - prior.omega[i] - mean) / root[i, i] for end in ends[i]), x[:, i])
+        low, high = ((end - prior.omega[i] - mean) / root[i, i] for end in ends[i])
+        share, drawn[:, i] = _within(low, high, x[:, i])
         weight *= share
     mean = drawn[:, :-1] @ root[-1, :-1]
     low, high = ((end - prior.omega[-1] - mean) / root[-1, -1] for end in ends[-1])
@@ -103,7 +104,8 @@ def _along(
     n = len(drawn)
     low, high = (np.broadcast_to(end, (n,)) for end in limits)
     if cell.plain:
-        return tuple(np.where(low < high, part, 0.0) for part in _interval(low, high))  # type: ignore[return-value]
+        zero, one, two = (np.where(low < high, part, 0.0) for part in _interval(low, high))
+        return zero, one, two
 
     def least(row: IntArray, u: Array) -> Array:
         """Smallest of the conditions, all of which are positive in the cell."""
@@ -120,8 +122,8 @@ def _along(
         return np.asarray(np.min(found, axis=0))
 
     row, a, b = _sections(least, n, np.maximum(low, -_REACH), np.minimum(high, _REACH))
-    parts = [np.bincount(row, part, minlength=n) for part in _interval(a, b)]
-    return parts[0], parts[1], parts[2]
+    zero, one, two = (np.asarray(np.bincount(row, part, minlength=n), np.float64) for part in _interval(a, b))
+    return zero, one, two
 
 
 def _interval(low: Array, high: Array) -> tuple[Array, Array, Array]:
