@@ -47,9 +47,9 @@ def denoise_link(
     ----------
     kernel : LinkKernel
     y : array_like, shape (..., K)
-    omega : array_like, shape (..., P, M)
-    V : array_like, shape (..., P, P)
-        Positive definite.
+        One number of each of its outputs.
+    omega, V : array_like, shapes (..., P, M) and (..., P, P)
+        The prior of the indices; V positive definite.
     noiseless : LinkKernel, optional
         The same link without noise (`Link.noiseless`): its branches place nodes where the noise is narrow.
     accuracy : float, optional
