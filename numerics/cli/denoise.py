@@ -260,10 +260,10 @@ def _precise(
 
 def _accuracy(args: argparse.Namespace) -> float | None:
     """What is asked for where there are not many digits."""
-    given = [value for value in (args.accuracy, args.tol) if value is not None]
+    given: float | None = args.tol if args.accuracy is None else args.accuracy
     if args.digits is None:
-        return given[0] if given else None
-    if given:
+        return given
+    if given is not None:
         raise ValueError("--digits are an accuracy; leave --accuracy and --tol out")
     if not 1 <= args.digits <= _MOST_DIGITS:
         raise ValueError(

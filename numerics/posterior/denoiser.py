@@ -16,7 +16,7 @@ from .protocol import Moments
 from .readout import invert_readout
 from .rounding import UNIT, WORST, readout_rounding
 
-__all__ = ["check_covariance", "check_tolerance", "denoise", "denoise_readout", "of_output", "of_readout"]
+__all__ = ["check_covariance", "check_tolerance", "denoise", "denoise_readout", "flat", "of_output", "of_readout"]
 
 Array = NDArray[np.float64]
 
@@ -187,10 +187,10 @@ def of_readout(batch: Batch, rule: Callable[[Batch], Moments], origin: Origin) -
     v, inexact, omega, V = batch
     (p, m), lead = omega.shape[-2:], np.broadcast_shapes(v.shape[:-1], omega.shape[:-2], V.shape[:-2])
     batch = Batch(
-        _flat(v, lead, (m,)),
-        np.ascontiguousarray(_flat(inexact, lead, ())),
-        _flat(omega, lead, (p, m)),
-        _flat(V, lead, (p, p)),
+        flat(v, lead, (m,)),
+        np.ascontiguousarray(flat(inexact, lead, ())),
+        flat(omega, lead, (p, m)),
+        flat(V, lead, (p, p)),
     )
     made = rule(batch)
     _check_resolved(made, batch)
@@ -204,7 +204,7 @@ def of_readout(batch: Batch, rule: Callable[[Batch], Moments], origin: Origin) -
     )
 
 
-def _flat(array: Array, lead: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+def flat(array: Array, lead: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Broadcast the leading axes, and make them one."""
     whole = (*lead, *shape)
     if array.shape != whole:

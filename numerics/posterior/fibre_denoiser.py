@@ -8,7 +8,7 @@ from ..core.results import Origin
 from ..core.typing import Array
 from ..core.validation import numbers, positive
 from ..model.network import Network
-from .denoiser import check_covariance
+from .denoiser import check_covariance, flat
 from .entrywise import EntrywiseDenoiserResult, OneOutput, largest_error
 from .fibres import fibre_moments
 
@@ -58,11 +58,8 @@ def denoise_fibre(
         )
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(outputs.shape[:-2], means.shape[:-2], covariance.shape[:-2])
-    flat = [
-        np.broadcast_to(part, (*lead, *part.shape[-2:])).reshape(-1, *part.shape[-2:])
-        for part in (outputs, means, covariance)
-    ]
-    found = [_one(layer, output, mean, prior, asked) for output, mean, prior in zip(*flat, strict=True)]
+    rows = zip(*(flat(part, lead, part.shape[-2:]) for part in (outputs, means, covariance)), strict=True)
+    found = [_one(layer, output, mean, prior, asked) for output, mean, prior in rows]
     worst = max((one.error for one in found), default=0.0)
     if accuracy is not None and worst > accuracy:
         raise ConvergenceError(

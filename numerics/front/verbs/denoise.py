@@ -116,9 +116,10 @@ def denoise(
 
         noiseless = model.noiseless if isinstance(model, Link) else None
         return denoise_link(served, y, omega, V, noiseless=noiseless, accuracy=accuracy, **settings)
-    if serving("denoise", served) or not (serving("fibre", served) or serving("denoise-sampled", served)):
+    served_by = next((verb for verb in ("denoise", "fibre", "denoise-sampled") if serving(verb, served)), "denoise")
+    if served_by == "denoise":
         return _of_rank_one(served, (y, omega, V), accuracy, settings)
-    if serving("fibre", served):
+    if served_by == "fibre":
         from attnlimits.numerics.posterior.fibre_denoiser import denoise_fibre
 
         return denoise_fibre(served, y, omega, V, accuracy=accuracy, **settings)

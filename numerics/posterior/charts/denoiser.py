@@ -14,7 +14,7 @@ from ...core.validation import numbers, positive, whole
 from ...model.charts import chart_of
 from ...model.network import Network
 from ...model.routes import require
-from ..denoiser import check_covariance
+from ..denoiser import check_covariance, flat
 from ..entrywise import EntrywiseDenoiserResult, OneOutput, combined
 from .density import Target, prior_of, with_noise
 from .frozen import Frozen, freeze
@@ -91,9 +91,7 @@ def denoise_sampled(
             raise ValueError(f"{name} must be finite with shape (..., {wanted[0]}, {wanted[1]}), got {array.shape}")
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(outputs.shape[:-2], means.shape[:-2], covariance.shape[:-2])
-    outputs = np.broadcast_to(outputs, (*lead, *shape)).reshape(-1, *shape)
-    means = np.broadcast_to(means, (*lead, p, m)).reshape(-1, p, m)
-    covariance = np.broadcast_to(covariance, (*lead, p, p)).reshape(-1, p, p)
+    outputs, means, covariance = flat(outputs, lead, shape), flat(means, lead, (p, m)), flat(covariance, lead, (p, p))
     chart = chart_of(model)  # kept: the layout holds addresses in it
     layout = layout_of(chart, constants_of(model))
     # From the log-ratios of two entries of a row to one of them.

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import ConvergenceError, UnreachableOutputError
+from ...core.errors import ConvergenceError
 from ...core.results import How
 from ...core.typing import Array
 from ...model.links import LinkKernel, Part
 from ..link.cells import Nodes
+from ..link.coupled import Coupled, coupled_parts
 from ..link.moments import Group
 from ..protocol import Settings
 
@@ -32,16 +33,7 @@ def _coupled(kernel: LinkKernel) -> list[list[Part]]:
                 linked[a % p, b % p] |= a // p == b // p
     for _ in range(p):
         linked = (linked.astype(int) @ linked) > 0
-    groups: list[list[Part]] = []
-    for part in kernel.parts:
-        near = [
-            group
-            for group in groups
-            if any(a // p == b // p and linked[a % p, b % p] for o in group for a in o.entries for b in part.entries)
-        ]
-        groups = [group for group in groups if group not in near]
-        groups.append([*(one for group in near for one in group), part])
-    return groups
+    return coupled_parts(kernel, linked)
 
 
 class LinkPosterior:
@@ -62,8 +54,7 @@ class LinkPosterior:
         self._kernel = kernel
         self._parts: list[_Coupled] = []
         for parts in _coupled(kernel):
-            numbers = [k for part in parts for k in part.outputs]
-            self._parts.append(_Coupled(Group(kernel, parts), numbers, y, settings.nodes or _SPACE, settings.rng))
+            self._parts.append(_Coupled(Group(kernel, parts), parts, y, settings.nodes or _SPACE, settings.rng))
         # Rules along one entry are exact enough; the error of random nodes is common to all samples and adds up.
         self._slopes = all(nodes.x.shape[1] <= 1 for coupled in self._parts for nodes in coupled.nodes)
 
@@ -85,20 +76,13 @@ class LinkPosterior:
         return mean, covariance
 
 
-class _Coupled:
-    """Outputs that depend on the same entries, and which kind each of the samples is of."""
+class _Coupled(Coupled):
+    """Outputs of a data set, and which kind each of the samples is of."""
 
-    def __init__(self, group: Group, numbers: list[int], y: Array, nodes: int, rng: np.random.Generator) -> None:
-        self.group, self.numbers = group, numbers
-        self.y = np.ascontiguousarray(y[:, numbers])
-        self.kind = group.kind_of(self.y)
-        if (self.kind < 0).any():
-            row = int((self.kind < 0).argmax())
-            known = sorted({value for label in group.labels for value in label if value is not None})
-            raise UnreachableOutputError(
-                f"Y, sample {row}: {y[row].tolist()} is no output of this link, whose discrete ones are {known} "
-                "(troiani2025 (1)); check the link and its noise"
-            )
+    def __init__(self, group: Group, parts: list[Part], y: Array, nodes: int, rng: np.random.Generator) -> None:
+        super().__init__(group, parts)
+        self.y = np.ascontiguousarray(y[:, self.numbers])
+        self.kind = self.kinds(y, "Y")
         self.nodes = [
             Nodes.make(d, max(nodes, _LINE) if d == 1 else nodes, stream)
             for d, stream in ((group.dimension(k), stream) for k, stream in enumerate(rng.spawn(len(group.kinds))))
@@ -106,7 +90,7 @@ class _Coupled:
 
     def add(self, omega: Array, V: Array, part: slice, g: Array, curvature: Array | None) -> None:
         """Add the scores of these entries, and their slopes if they are wanted."""
-        token, place, same, cov = self._prior(V)
+        token, place, cov = self.token, self.place, self.covariance(V)
         precision = np.asarray(np.linalg.inv(cov), np.float64)
         for rows, shift, second in self._moments(omega[:, place, token], cov, part, curvature is not None):
             g[rows[:, None], place, token] += shift @ precision
@@ -115,25 +99,17 @@ class _Coupled:
             # Summed over samples first: dg = V^{-1} Cov[h | y] V^{-1} - V^{-1}.
             spread = (second - shift[:, :, None] * shift[:, None, :]).sum(axis=0)
             slope = len(rows) * precision - precision @ spread @ precision
-            np.add.at(curvature, np.ix_(place, place), np.where(same, slope, 0.0))
+            np.add.at(curvature, np.ix_(place, place), np.where(np.equal.outer(token, token), slope, 0.0))
 
     def fill(self, mean: Array, covariance: Array) -> None:
         """Write E[h | y] and Cov[h | y] of these entries at omega = 0, V = I; shapes (n, P, M) and (n, P, M, P, M)."""
-        token, place, _, cov = self._prior(np.eye(mean.shape[1]))
+        token, place, cov = self.token, self.place, np.eye(len(self.place))
         start = np.zeros((len(mean), len(place)))
         for rows, shift, second in self._moments(start, cov, slice(0, len(mean)), True):
             assert second is not None
             mean[rows[:, None], place, token] = shift
             at = rows[:, None, None], place[:, None], token[:, None], place, token
             covariance[at] = second - shift[:, :, None] * shift[:, None, :]
-
-    def _prior(self, V: Array) -> tuple[Integers, Integers, Bools, Array]:
-        """Tokens and indices of the entries, which of them share a token, and their covariance."""
-        p = V.shape[0]
-        token = np.array([e // p for e in self.group.entries])
-        place = np.array([e % p for e in self.group.entries])
-        same = np.equal.outer(token, token)
-        return token, place, same, np.where(same, V[np.ix_(place, place)], 0.0)
 
     def _moments(
         self, mean: Array, cov: Array, part: slice, second: bool

@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...core.errors import NotServedError, UnreachableOutputError
+from ...core.errors import NotServedError
 from ...core.results import How, Origin
 from ...core.typing import Array
 from ...core.validation import numbers, positive, whole
 from ...model.links import LinkKernel, Part
-from ..denoiser import check_covariance
+from ..denoiser import check_covariance, flat
 from ..entrywise import EntrywiseDenoiserResult, OneOutput, largest_error
+from .coupled import Coupled, coupled_parts
 from .density import Seen, dimension_of
 from .moments import Group
 from .rules import CUT
@@ -98,29 +99,27 @@ def denoise_link(
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(outputs.shape[:-1], means.shape[:-2], covariance.shape[:-2])
     linked = (covariance != 0).reshape(-1, p, p).any(axis=0)
-    groups = [_Coupled(kernel, parts) for parts in _coupled(noiseless or kernel, linked)]
+    groups = [_Coupled(kernel, parts) for parts in coupled_parts(noiseless or kernel, linked)]
     rows = zip(
-        np.broadcast_to(outputs, (*lead, k)).reshape(-1, k),
-        np.broadcast_to(means, (*lead, p, m)).reshape(-1, p, m),
-        np.broadcast_to(covariance, (*lead, p, p)).reshape(-1, p, p),
+        flat(outputs, lead, (k,)),
+        flat(means, lead, (p, m)),
+        flat(covariance, lead, (p, p)),
         strict=True,
     )
     found, sampled = [], False
     for number, (output, mean, prior) in enumerate(rows):
         seen = [group.seen(number, output, mean, prior) for group in groups]
         sampled |= any(dimension_of(one.group, one.kind) > 2 for one in seen)
-        found.append(_whole([(one, solved(one, effort)) for one in seen], mean, prior))
+        found.append(_whole([(group, solved(one, effort)) for group, one in zip(groups, seen, strict=True)], prior, m))
     how: How = "monte-carlo" if sampled else "estimated"
     return OneOutput.stacked(found, lead, how, Origin.of(kernel, accuracy=accuracy, max_nodes=max_nodes))
 
 
-class _Coupled:
-    """Outputs that depend on the same entries of h, or on entries that the prior couples."""
+class _Coupled(Coupled):
+    """Outputs of single samples."""
 
     def __init__(self, kernel: LinkKernel, parts: list[Part]) -> None:
-        self.group = Group(kernel, parts, anywhere=True)
-        self._numbers = [number for part in parts for number in part.outputs]
-        self._token, self._place = np.divmod(np.array(self.group.entries), kernel.indices)
+        super().__init__(Group(kernel, parts, anywhere=True), parts)
         self._numeric = any(
             count == 0 and len(used) == 1
             for part in parts
@@ -131,16 +130,8 @@ class _Coupled:
 
     def seen(self, number: int, y: Array, omega: Array, V: Array) -> Seen:
         """One output with the prior of its entries."""
-        own, mean = y[self._numbers], omega[self._place, self._token]
-        same = np.equal.outer(self._token, self._token)
-        covariance = np.where(same, V[np.ix_(self._place, self._place)], 0.0)
-        kind = int(self.group.kind_of(own[None])[0])
-        if kind < 0:
-            known = sorted({value for label in self.group.labels for value in label if value is not None})
-            raise UnreachableOutputError(
-                f"y, sample {number}: {y.tolist()} is no output of this link, whose discrete ones are {known} "
-                "(troiani2025 (1)); check the link and its noise"
-            )
+        mean, covariance = omega[self.place, self.token], self.covariance(V)
+        kind = int(self.kinds(y[None], "y", number)[0])
         beyond = np.abs(mean) + _WITHIN * np.sqrt(covariance.diagonal()) > CUT
         if self._numeric and beyond.any() and not self.group.discrete(kind):
             raise NotServedError(
@@ -148,34 +139,17 @@ class _Coupled:
                 f"{_WITHIN:g} standard deviations sqrt(V) about omega = {mean.tolist()} reach beyond (12); scale the "
                 "indices"
             )
-        return Seen(self.group, kind, own, Prior(mean, covariance))
+        return Seen(self.group, kind, y[self.numbers], Prior(mean, covariance))
 
 
-def _coupled(kernel: LinkKernel, linked: Array) -> list[list[Part]]:
-    """Parts whose entries in a token are correlated by a prior with these entries of V that are not zero."""
-    p = kernel.indices
-    groups: list[list[Part]] = []
-    for part in kernel.parts:
-        near = [
-            group
-            for group in groups
-            if any(
-                a // p == b // p and linked[a % p, b % p] for one in group for a in one.entries for b in part.entries
-            )
-        ]
-        groups = [group for group in groups if group not in near]
-        groups.append([*(one for group in near for one in group), part])
-    return groups
-
-
-def _whole(parts: list[tuple[Seen, OneOutput]], omega: Array, V: Array) -> OneOutput:
-    """All entries of h: those in no output have no score."""
-    p, m = omega.shape
+def _whole(parts: list[tuple[_Coupled, OneOutput]], V: Array, m: int) -> OneOutput:
+    """All entries of h, of m tokens: those in no output have no score."""
+    p = len(V)
     g, g_error, dg, dg_error = np.zeros((p, m)), np.zeros((p, m)), np.zeros((p, m, p, m)), np.zeros((p, m, p, m))
     log_z = log_error = 0.0
     nodes = 0
-    for seen, one in parts:
-        token, place = np.divmod(np.array(seen.group.entries), p)
+    for group, one in parts:
+        token, place = group.token, group.place
         g[place, token], g_error[place, token] = one.g_out[:, 0], one.g_error[:, 0]
         at = place[:, None], token[:, None], place, token
         dg[at], dg_error[at] = one.dg_out[:, 0, :, 0], one.dg_error[:, 0, :, 0]

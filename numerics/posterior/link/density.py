@@ -101,7 +101,7 @@ def _of_cell(seen: Seen, cell: Cell, share: float, x: Array) -> Iterator[tuple[i
             first = np.stack([np.broadcast_to(part, weight.shape)[0] for part in shift], axis=1)
             with np.errstate(divide="ignore"):
                 log_weight = np.log(weight[0]) + log_density
-            yield number, Contribution(log_weight, first, first[:, :, None] * first[:, None, :])
+            yield number, Contribution(log_weight, first, None)
 
 
 def _log_noise(sigma: float, cell: Cell, y: Array) -> float:

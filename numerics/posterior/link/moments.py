@@ -14,12 +14,12 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from ...channel.link.scalar import interval_posterior
 from ...model.links import LinkKernel, Part
 from .cells import Cell, Nodes
 from .quadrature import Piece
+from .sections import within
 
 __all__ = ["Group", "Sums"]
 
@@ -27,8 +27,6 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _CHUNK = 200_000
-# Relative difference at which a discrete output has one of its values.
-_SAME = 1e-6
 
 
 @dataclass(frozen=True)
@@ -130,28 +128,6 @@ class Group:
             if share > 0:
                 yield from ((self.cells[index], share) for index in members)
 
-    def kind_of(self, y: Array) -> NDArray[np.int64]:
-        """Kind of each output, shape (n, outputs); -1 of one that is no output of the link.
-
-        Two discrete values that agree to 1e-6 are one, and a value that has a probability is not one of a density.
-        """
-        if self.sigma > 0:
-            return np.zeros(len(y), dtype=np.int64)
-        found = np.full(len(y), -1)
-        labels = self.labels
-        for kind in sorted(range(len(labels)), key=lambda kind: sum(value is None for value in labels[kind])):
-            fits = found < 0
-            for column, value in enumerate(labels[kind]):
-                if value is not None:
-                    fits &= np.isclose(y[:, column], value, rtol=_SAME, atol=_SAME)
-            found[fits] = kind
-        return found
-
-    @property
-    def labels(self) -> list[tuple[float | None, ...]]:
-        """Discrete values of the outputs of each kind, None of one that has a density."""
-        return [self.cells[members[0]].label for members in self.kinds]
-
     def posterior(self, kind: int, y: Array, omega: Array, cov: Array, nodes: Nodes, second: bool) -> Sums:
         """Posterior sums of outputs of one kind, or that are seen as this label.
 
@@ -194,7 +170,7 @@ class Group:
                         cell, omega[part], cov, zero[part], first[part], None if products is None else products[part]
                     )
                     continue
-                for weight, shift in self.weighted(cell, y[part], omega[part], cov, nodes):
+                for weight, shift in self._weighted(cell, y[part], omega[part], cov, nodes):
                     halves = weight.reshape(len(weight), 2, -1)
                     zero[part] += halves.sum(axis=2)
                     # Without entries to draw, the sums are exact.
@@ -228,7 +204,7 @@ class Group:
                 square[:, i, i] = m[2] / s
             products += 0.5 * (mass[:, None, None] * square)[:, None]
 
-    def weighted(
+    def _weighted(
         self, cell: Cell, y: Array, omega: Array, cov: Array, nodes: Nodes
     ) -> "list[tuple[Array, list[Array]]]":
         """Weights (n, nodes) and h - omega of each entry, for each way to place nodes on the level set."""
@@ -251,12 +227,8 @@ class Group:
                 u = np.broadcast_to(nodes.x[:, i], shape)
             else:
                 a, b = ((end - omega[:, i, None] - mean) / root[i, i] for end in (low, high))
-                # In the half where the probabilities are small numbers.
-                flip = np.where(a > 0, -1.0, 1.0)
-                left, right = np.where(a > 0, ndtr(-b), ndtr(a)), np.where(a > 0, ndtr(-a), ndtr(b))
-                weight *= right - left
-                share = ndtr(flip * nodes.x[:, i])
-                u = flip * ndtri(np.clip(left + share * (right - left), 1e-300, 1 - 1e-16))
+                share, u = within(a, b, nodes.x[:, i])
+                weight *= share
             drawn.append(u)
             shift.append(mean + root[i, i] * u)
         values = {e: omega[:, i, None] + shift[i] for i, e in enumerate(self.entries)}

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from scipy.optimize.elementwise import find_root
 from scipy.special import ndtr, ndtri
 
+from ...channel.link.scalar import interval_posterior
 from ...core.typing import Array
 from .cells import Cell
 
-__all__ = ["Contribution", "Prior", "section_moments"]
+__all__ = ["Contribution", "Prior", "section_moments", "within"]
 
 IntArray = NDArray[np.int64]
 Condition = Callable[[IntArray, Array], Array]
@@ -25,6 +26,7 @@ Condition = Callable[[IntArray, Array], Array]
 # Standard deviations within which ends are looked for, and the nodes of the scan: beyond 9 is 1e-19 of the law.
 _REACH = 38.0
 _SCAN = np.concatenate([np.linspace(-_REACH, -9.0, 12), np.linspace(-9.0, 9.0, 73)[1:-1], np.linspace(9.0, _REACH, 12)])
+_CENTRE = np.zeros(())
 # So many times the larger difference of two neighbours is as far as an extremum between them is looked for.
 _BEYOND = 2.0
 # Steps of a golden section to an extremum: 0.3 times 0.618^40 is 1e-9, whose square is rounding.
@@ -53,13 +55,21 @@ class Contribution(NamedTuple):
         With the density of the nodes; -inf where nothing is.
     first : ndarray, shape (n, k)
         Mean of h - omega.
-    second : ndarray, shape (n, k, k)
-        Of its products.
+    spread : ndarray, shape (n,), or None
+        Variance of the last entry, where that is not drawn.
     """
 
     log_weight: Array
     first: Array
-    second: Array
+    spread: Array | None
+
+    @property
+    def second(self) -> Array:
+        """Mean of the products of h - omega, shape (n, k, k)."""
+        found = self.first[:, :, None] * self.first[:, None, :]
+        if self.spread is not None:
+            found[:, -1, -1] += self.spread
+        return found
 
 
 def section_moments(cell: Cell, prior: Prior, x: Array) -> Contribution:
@@ -71,7 +81,7 @@ def section_moments(cell: Cell, prior: Prior, x: Array) -> Contribution:
     for i in range(k - 1):
         mean = drawn[:, :i] @ root[i, :i]
         low, high = ((end - prior.omega[i] - mean) / root[i, i] for end in ends[i])
-        share, drawn[:, i] = _within(low, high, x[:, i])
+        share, drawn[:, i] = within(low, high, x[:, i])
         weight *= share
     mean = drawn[:, :-1] @ root[-1, :-1]
     low, high = ((end - prior.omega[-1] - mean) / root[-1, -1] for end in ends[-1])
@@ -81,13 +91,10 @@ def section_moments(cell: Cell, prior: Prior, x: Array) -> Contribution:
     safe = np.maximum(zero, 1e-300)
     centre, spread = one / safe, two / safe - (one / safe) ** 2
     drawn[:, -1] = centre
-    first = drawn @ root.T
-    second = first[:, :, None] * first[:, None, :]
-    second[:, -1, -1] += root[-1, -1] ** 2 * spread
-    return Contribution(log_weight, first, second)
+    return Contribution(log_weight, drawn @ root.T, root[-1, -1] ** 2 * spread)
 
 
-def _within(low: Array, high: Array, x: Array) -> tuple[Array, Array]:
+def within(low: Array, high: Array, x: Array) -> tuple[Array, Array]:
     """Probability of an interval, and what has the law of a normal variable in it, from normal x."""
     # In the half where the probabilities are small numbers.
     flip = np.where(low > 0, -1.0, 1.0)
@@ -104,7 +111,7 @@ def _along(
     n = len(drawn)
     low, high = (np.broadcast_to(end, (n,)) for end in limits)
     if cell.plain:
-        zero, one, two = (np.where(low < high, part, 0.0) for part in _interval(low, high))
+        zero, one, two = (np.where(low < high, part, 0.0) for part in interval_posterior(low, high, _CENTRE, 1.0))
         return zero, one, two
 
     def least(row: IntArray, u: Array) -> Array:
@@ -122,16 +129,10 @@ def _along(
         return np.asarray(np.min(found, axis=0))
 
     row, a, b = _sections(least, n, np.maximum(low, -_REACH), np.minimum(high, _REACH))
-    zero, one, two = (np.asarray(np.bincount(row, part, minlength=n), np.float64) for part in _interval(a, b))
+    zero, one, two = (
+        np.asarray(np.bincount(row, part, minlength=n), np.float64) for part in interval_posterior(a, b, _CENTRE, 1.0)
+    )
     return zero, one, two
-
-
-def _interval(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Integrals of (1, u, u^2) against the standard normal density."""
-    mass = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-    ends = [np.clip(end, -_REACH, _REACH) for end in (low, high)]
-    left, right = (np.exp(-0.5 * end * end) / math.sqrt(2 * math.pi) for end in ends)
-    return mass, left - right, mass + ends[0] * left - ends[1] * right
 
 
 def _sections(least: Condition, count: int, low: Array, high: Array) -> tuple[IntArray, Array, Array]:

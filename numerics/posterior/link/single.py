@@ -117,11 +117,11 @@ class _Moments:
         """Moments at nodes, shape (n, d)."""
         self.nodes += len(x)
         k, total = len(self._scale), np.zeros((len(x), self.size))
-        for log_weight, first, second in contributions(self._seen, x):
-            weight = np.exp(log_weight - self._range.top)
+        for part in contributions(self._seen, x):
+            weight = np.exp(part.log_weight - self._range.top)
             total[:, 0] += weight
-            total[:, 1 : 1 + k] += weight[:, None] * first / self._scale
-            square = second / np.multiply.outer(self._scale, self._scale)
+            total[:, 1 : 1 + k] += weight[:, None] * part.first / self._scale
+            square = part.second / np.multiply.outer(self._scale, self._scale)
             total[:, 1 + k :] += weight[:, None] * square.reshape(len(x), -1)
         return total
 
@@ -240,11 +240,11 @@ def _of_nodes(seen: Seen, x: Array) -> tuple[float, Array, Array]:
     k = len(seen.prior.omega)
     zero, first, second = 0.0, np.zeros(k), np.zeros((k, k))
     if math.isfinite(top):
-        for log_weight, mean, square in parts:
-            weight = np.exp(log_weight - top)
+        for part in parts:
+            weight = np.exp(part.log_weight - top)
             zero += float(weight.sum())
-            first += weight @ mean
-            second += np.tensordot(weight, square, 1)
+            first += weight @ part.first
+            second += np.tensordot(weight, part.second, 1)
     with np.errstate(divide="ignore"):
         log_z = float(np.log(zero / len(x))) + top if zero else -math.inf
     return log_z, first[:, None] / max(zero, 1e-300), second[:, None, :, None] / max(zero, 1e-300)
