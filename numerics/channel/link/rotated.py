@@ -59,6 +59,11 @@ class SymmetricLink(RotatedLink):
         """Axes that are learned together."""
         return self._groups
 
+    @property
+    def shared(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Overlaps along the axes of a group are one number, and there are no others."""
+        return tuple(tuple((axis, axis) for axis in group) for group in self._groups)
+
     def __call__(self, q: Array) -> Averages:
         """Averages at a diagonal overlap q, with the growth of a small overlap of each group without one."""
         nothing = [list(group) for group in self._groups if q[group[0], group[0]] == 0]

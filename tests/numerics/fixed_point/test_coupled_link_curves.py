@@ -95,3 +95,12 @@ def test_the_units_of_a_committee_specialise():
         q = onset.overlap + 0.02 * np.array([[1, -1], [-1, 1]])
         moved = al.evolve(link, factor * onset.value, start=q, **EFFORT)
         assert (np.ptp(moved.overlap) > 0.08) == grows
+
+
+@pytest.mark.parametrize("text", ["h[1]+h[2]*h[3]*h[4]", "h[1]+h[2]+h[3]*h[4]", "h[1]*h[2]+h[3]"])
+def test_what_any_alpha_sets_off_beside_a_group_of_axes(text):
+    """One index is learned at once, and others share an overlap: the curve stayed at zero, and stated no error."""
+    (point,) = al.curve(al.Link(text), [0.5], samples=64).points["uninformed"]
+    alone = al.evolve(al.Link(text), 0.5, samples=64)
+    assert point.overlap.diagonal().max() > 0.1
+    assert (np.abs(point.overlap - alone.overlap) <= point.overlap_error + alone.overlap_error).all()
