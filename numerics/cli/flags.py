@@ -15,6 +15,7 @@ __all__ = [
     "NODES",
     "SYMBOLIC_DEFAULTS",
     "attention",
+    "check_accuracy",
     "check_link",
     "check_model",
     "check_output",
@@ -155,6 +156,12 @@ def dask_flag(parser: argparse.ArgumentParser, goes: str, *, workers: str = "") 
         help=f"on a Dask cluster, {goes}: address of its scheduler, its scheduler file, or local; --workers are then "
         f"the processes of a local one{workers}",
     )
+
+
+def check_accuracy(args: argparse.Namespace) -> None:
+    """Refuse an accuracy that no model can be asked for."""
+    if args.accuracy is not None and not 1e-12 <= args.accuracy <= 0.1:
+        raise ValueError(f"--accuracy must be in [1e-12, 0.1], got {args.accuracy:g}")
 
 
 def check_sampling(args: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from typing import Any
 
 import attnlimits as al
 
@@ -9,7 +10,9 @@ from ..core.cluster_pool import Workers, workers_of
 from ..core.decimals import pm, recorded
 from ..core.results import Origin, as_dict
 from ..core.shown import overlap_entries
+from ..model.described import Model
 from .flags import (
+    check_accuracy,
     check_model,
     dask_flag,
     link_flags,
@@ -21,7 +24,10 @@ from .plot import check_plot, plot_flag, plotted
 from .prior_flags import check_prior, prior_flags, prior_of
 from .verbs import Outcome, Record, Verbs, add_verb
 
-__all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "run"]
+__all__ = ["about_of", "add", "answer_of", "check", "inference_flags", "line_of", "run"]
+
+# Relative accuracy of two layers' averages of which transitions are made.
+_TRANSITIONS = 1e-2
 
 
 def add(verbs: Verbs) -> None:
@@ -52,7 +58,10 @@ def inference_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--alpha", "-a", type=float, help="samples per dimension, N/D")
     prior_flags(group)
     group.add_argument(
-        "--accuracy", type=float, default=1e-2, help="of two layers' averages, relative (default: %(default)s)"
+        "--accuracy",
+        type=float,
+        help="of overlaps and free entropies, or of the transitions, absolute: by as fine rules or as many samples as "
+        "it takes, and status 1 where it is not reached (default: one effort, two layers' averages to 1e-2 relative)",
     )
     group.add_argument(
         "--starts", type=int, default=2, help="random starts where several overlaps are free (default: %(default)s)"
@@ -73,14 +82,12 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _found(args: argparse.Namespace, workers: Workers) -> Outcome:
-    output, name = output_of(args, workers)
     prior = prior_of(args)
-    about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
     if args.transitions:
-        return _transitions(args, output, prior, about)
-    free = al.free_energy.FreeEntropy(output, args.alpha, prior)
-    points, status, converged = al.free_energy.located(free, starts=args.starts, rng=args.seed)
-    best = points[0]
+        return _transitions(args, workers)
+    found, name = answer_of(args, workers)
+    free, points, status, _, _ = found
+    best, about = points[0], about_of(args, free.output, name)
     optimal = al.free_energy.bayes_optimal(free, best, rng=args.seed)
     finite = math.isfinite(best.free_entropy.value)
     record = about | {
@@ -92,7 +99,8 @@ def _found(args: argparse.Namespace, workers: Workers) -> Outcome:
         "overlap_error": best.overlap_error,
         "stationary": points,
         "optimal": optimal,
-        "converged": converged,
+        "converged": found.converged,
+        "reached": found.reached,
         "status": status,
     }
     lines = [f"{name}; {prior.describe()}", f"alpha = {args.alpha:g}"]
@@ -105,7 +113,7 @@ def _found(args: argparse.Namespace, workers: Workers) -> Outcome:
         lines.append(f"information in a sample: {pm(optimal.information.value, optimal.information.error)} nats")
     title = f"{name}, $\\alpha$ = {args.alpha:g}"
     text = plotted(args, lambda: al.free_energy.draw_stationary(free, points, title), "\n".join([*lines, status]))
-    return as_dict(record), text, converged
+    return as_dict(record), text, found.converged and found.reached
 
 
 def check(args: argparse.Namespace) -> None:
@@ -113,8 +121,7 @@ def check(args: argparse.Namespace) -> None:
     check_model("free-energy")(args)
     if args.alpha is not None and not (math.isfinite(args.alpha) and args.alpha > 0):
         raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
-    if not 1e-10 <= args.accuracy <= 1e-2:
-        raise ValueError(f"--accuracy must be in [1e-10, 0.01], got {args.accuracy:g}")
+    check_accuracy(args)
     if args.starts < 0:
         raise ValueError(f"--starts must be >= 0, got {args.starts}")
     check_prior(args)
@@ -122,26 +129,45 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--alpha is needed: samples per dimension, N/D")
 
 
-def output_of(args: argparse.Namespace, workers: Workers) -> tuple["al.free_energy.OutputEntropy", str]:
-    """Psi_out of the flags, and the name of its model."""
+def answer_of(args: argparse.Namespace, workers: Workers) -> tuple["al.free_energy.Answer", str]:
+    """Stationary points of the flags at one alpha, and the name of the model."""
     model = model_of(args, "free-energy")
+    effort = _effort(args, model, workers)
+    found = al.free_energy.answer(
+        model, args.alpha, prior=prior_of(args), accuracy=args.accuracy, starts=args.starts, **effort
+    )
+    return found, model.describe()
+
+
+def _effort(args: argparse.Namespace, model: Model, workers: Workers) -> dict[str, Any]:
+    """Settings of averages, those that are usual with them."""
     if args.samples is None:
         args.samples = al.free_energy.usual_samples(model)
-    effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
-    return al.free_energy.entropy_of(model, **effort, rng=args.seed, workers=workers), model.describe()
+    return {"samples": args.samples, "replicas": args.replicas, "rng": args.seed, "workers": workers}
 
 
-def origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) -> Origin:
+def about_of(args: argparse.Namespace, output: "al.free_energy.OutputEntropy", name: str) -> Record:
+    """What names a record."""
+    prior = prior_of(args).describe()
+    return {"model": name, "prior": prior, "route": output.route, "origin": _origin_of(output, args)}
+
+
+def _origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) -> Origin:
     """Model and settings of the flags."""
     names = ("prior", "density", "accuracy", "starts", "samples", "replicas", "seed")
     return Origin.of(output.model, **{name: getattr(args, name) for name in names})
 
 
-def _transitions(
-    args: argparse.Namespace, output: "al.free_energy.OutputEntropy", prior: "al.free_energy.Prior", about: Record
-) -> Outcome:
+def _transitions(args: argparse.Namespace, workers: Workers) -> Outcome:
     args.doing = "averages over the output along the overlap, for the spinodals and for equal free entropies"
-    found = al.free_energy.transitions(output, prior)
+    model, prior = model_of(args, "free-energy"), prior_of(args)
+    effort = _effort(args, model, workers)
+    output = al.free_energy.entropy_of(model, accuracy=_TRANSITIONS, **effort)
+    about = about_of(args, output, model.describe())
+    if args.accuracy is None:
+        found = al.free_energy.transitions(output, prior)
+    else:
+        found = al.free_energy.transitions(model, prior, accuracy=args.accuracy, **effort)
     lines = [f"{about['model']}; {prior.describe()}"]
     if found.weak is not None:
         lines.append(f"weak recovery: alpha = {pm(found.weak.value, found.weak.error)}")
@@ -161,8 +187,8 @@ def _transitions(
         "value": None if key is None else recorded(key.value, key.error),
         "error": 0.0 if key is None else key.error,
     }
-    record |= {"how": output.how, "converged": True, "status": "converged: every fold of alpha(q) was located"}
-    return record, "\n".join([*lines, record["status"]]), True
+    record |= {"how": output.how, "converged": True}
+    return record, "\n".join([*lines, found.status]), found.reached
 
 
 def line_of(point: "al.free_energy.StationaryPoint") -> str:

@@ -12,8 +12,7 @@ from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import check_points, sampling_flags
-from .free_energy import check, inference_flags, line_of, origin_of, output_of
-from .prior_flags import prior_of
+from .free_energy import about_of, answer_of, check, inference_flags, line_of
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -50,19 +49,20 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _drawn(args: argparse.Namespace, workers: Workers) -> Outcome:
-    output, name = output_of(args, workers)
-    prior = prior_of(args)
-    free = al.free_energy.FreeEntropy(output, args.alpha, prior)
+    answer, name = answer_of(args, workers)
+    output, prior = answer.free.output, answer.free.prior
     bar = Bar("landscape", show=shown(args))
     try:
-        record = al.free_energy.landscape(free, points=args.points, top=args.top, progress=bar.to)
+        record, answer = al.free_energy.accurate_landscape(
+            answer, args.accuracy, points=args.points, top=args.top, progress=bar.to
+        )
     finally:
         bar.close()
-    points, status, converged = al.free_energy.located(free, starts=args.starts, rng=args.seed)
-    about = {"model": name, "prior": prior.describe(), "route": output.route, "alpha": args.alpha}
-    about["origin"] = origin_of(output, args)
+    points = answer.points
+    ended = {"stationary": points, "converged": answer.converged, "reached": answer.reached, "status": answer.status}
+    about = about_of(args, output, name) | {"alpha": args.alpha}
     path = args.out.with_suffix(".json")
-    save(path, about | record | {"stationary": points, "converged": converged, "status": status})
+    save(path, about | record | ended)
     al.free_energy.draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
     best = points[0].free_entropy
     summary = about | {
@@ -71,9 +71,8 @@ def _drawn(args: argparse.Namespace, workers: Workers) -> Outcome:
         "how": best.how,
         "grid_error": record["error"],
         "files": [str(args.out), str(path)],
-        "stationary": points,
-        "converged": converged,
-        "status": status,
     }
+    summary |= ended
     lines = [f"{name}; {prior.describe()}", f"alpha = {args.alpha:g}", *(line_of(p) for p in points)]
-    return as_dict(summary), "\n".join([*lines, status, f"wrote {args.out}", f"wrote {path}"]), converged
+    sure = answer.converged and answer.reached
+    return as_dict(summary), "\n".join([*lines, answer.status, f"wrote {args.out}", f"wrote {path}"]), sure

@@ -16,6 +16,7 @@ from .prior_flags import prior_of
 from .verbs import Outcome, Record
 
 if TYPE_CHECKING:
+    from ..thresholds.link.staircase import Given
     from ..thresholds.link.thresholds import LinkThreshold
 
 __all__ = ["derive", "evolve", "threshold"]
@@ -60,11 +61,12 @@ def threshold(args: argparse.Namespace) -> Outcome:
             raise ValueError("--given belongs to --staircase: a threshold of a link is from zero overlap")
         result = al.threshold(link, digits=digits)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
-    stairs = al.staircase(link, digits=digits, given=args.given or "self-consistent", prior=prior_of(args))
+    given: Given = args.given or "self-consistent"
+    stairs = al.staircase(link, digits=digits, given=given, prior=prior_of(args), accuracy=args.accuracy)
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
-    return record, "\n".join(lines), stairs.converged
+    return record, "\n".join(lines), stairs.converged and stairs.reached
 
 
 def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, Record]:

@@ -10,6 +10,7 @@ from ..model.network import Network
 from .flags import (
     MODEL_DEFAULTS,
     attention,
+    check_accuracy,
     check_link,
     check_sampling,
     is_attention,
@@ -58,6 +59,11 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--staircase", action="store_true", help="with --link: all steps, each given what is learned before it"
     )
+    parser.add_argument(
+        "--accuracy",
+        type=float,
+        help="with --staircase: of every threshold, absolute, instead of --digits; status 1 where it is not reached",
+    )
     prior_flags(parser)
     sampling_flags(parser, samples=None)
 
@@ -67,6 +73,11 @@ def run(args: argparse.Namespace) -> Outcome:
     check_prior(args)
     if args.prior != "gaussian" and not args.staircase:
         raise ValueError("--prior is for --staircase: weak-recovery thresholds are the same for all priors (15)")
+    check_accuracy(args)
+    if args.accuracy is not None and not args.staircase:
+        raise ValueError("--accuracy is for --staircase; a threshold has --digits")
+    if args.accuracy is not None and args.digits is not None:
+        raise ValueError("--digits are an accuracy; leave --accuracy or --digits out")
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "rigorous": False})
         return link_threshold(args)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Channel
 from ..channel.corrected import Corrected
 from ..channel.pieces import largest_bias
+from ..core.accuracy import not_reached
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from .postprocess import outlined
@@ -270,4 +271,4 @@ def _noted(solution: Solution, error: float, accuracy: float, points: int) -> So
     if not solution.doubt and solution.converged:
         # Scatter falls as the root of their number.
         why += f"; it would take about {max((error / accuracy) ** 2, 2.0):.0f} times as many"
-    return missed(solution, accuracy, why)
+    return missed(solution, not_reached(accuracy) + why)

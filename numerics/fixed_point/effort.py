@@ -10,6 +10,7 @@ from ..channel.averages import Channel
 from ..channel.choice import channel, is_costly, is_sampled
 from ..channel.deep.averages import DeepAverages
 from ..channel.two_layers.averages import TwoLayerAverages
+from ..core.accuracy import checked
 from ..core.cluster_pool import Workers
 from ..core.results import Origin
 from ..core.validation import check_nodes, within
@@ -144,15 +145,7 @@ def _default_accuracy(model: Network, samples: int | None, accuracy: float | Non
         )
     least = _LEAST if shallow else _LEAST_DEEP if deep else _LEAST_SEARCHED
     largest = 10 * _LARGEST if searched else _LARGEST
-    if (
-        isinstance(accuracy, bool)
-        or not isinstance(accuracy, int | float | np.floating)
-        or not least <= accuracy <= largest
-    ):
-        raise ValueError(
-            f"accuracy must be a number in [{least:g}, {largest:g}] for {model.describe()}, got {accuracy!r}"
-        )
-    return float(accuracy)
+    return checked(accuracy, least, largest, model.describe())
 
 
 def check_effort(alpha: float, samples: int, replicas: int, tol: float, max_iter: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.link.channel import LinkChannel, by_fibres_or_samples
+from ..core.accuracy import LINK_RANGE, checked
 from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
@@ -39,6 +40,7 @@ def evolve(
     replicas: int = 8,
     inner: int = 1,
     noiseless: LinkKernel | None = None,
+    predicted: LinkKernel | None = None,
     tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
@@ -64,6 +66,9 @@ def evolve(
         Multiplies the nodes of the posterior.
     noiseless : LinkKernel, optional
         The same link without noise. Its branches place nodes where the noise of a link of several entries is narrow.
+    predicted : LinkKernel, optional
+        Of the outputs as they were written, where the link is of outputs that hold the same: prediction errors are of
+        those.
     tol : float, optional
         On max |F(q) - q| over 1 - q, the smallest of its directions. Where averages over nodes jump and do not get
         there, a tenth of the standard error of F(q) is enough.
@@ -123,7 +128,7 @@ def evolve(
     def found(fibres: bool) -> tuple[Solution, LinkChannel]:
         if accuracy is None:
             return solve(fibres, int(samples), inner)
-        return as_accurate_link(partial(solve, fibres), _checked(accuracy), int(samples), inner)
+        return as_accurate_link(partial(solve, fibres), checked(accuracy, *LINK_RANGE, "a link"), int(samples), inner)
 
     solution, channel = by_fibres_or_samples(found)
     origin = Origin.of(
@@ -137,7 +142,7 @@ def evolve(
         seed=seed,
         **({} if accuracy is None else {"accuracy": accuracy}),
     )
-    result = stated_with(prior, finish(solution, channel, seed, generator, origin))
+    result = stated_with(prior, finish(solution, channel, seed, generator, origin, predicted))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -153,13 +158,6 @@ def _check(kernel: LinkKernel, inner: int, noiseless: LinkKernel | None) -> None
         )
     if reason := unresolved_noise(kernel):
         raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
-
-
-def _checked(accuracy: float) -> float:
-    number = isinstance(accuracy, int | float | np.floating) and not isinstance(accuracy, bool)
-    if not (number and 1e-12 <= accuracy <= 0.1):
-        raise ValueError(f"accuracy must be a number in [1e-12, 0.1] for a link, got {accuracy!r}")
-    return float(accuracy)
 
 
 def _first(kernel: LinkKernel, start: str | ArrayLike) -> tuple[Array, NDArray[np.bool_]]:

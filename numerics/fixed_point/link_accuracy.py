@@ -1,21 +1,13 @@
 """Fixed points of links as accurate as asked: the quadrature as it is, and as many samples as it takes."""
 
-import math
 from collections.abc import Callable
 
 from ..channel.link.channel import LinkChannel
-from .reached import is_reached, missed, times_asked
+from ..core.accuracy import Attempt, Effort, as_accurate
+from .reached import missed
 from .state import Solution
 
 __all__ = ["as_accurate_link"]
-
-# Most points per randomisation, and times the nodes of a posterior. Points of the next attempt in units of the last.
-_MOST, _MOST_INNER = 2**16, 16
-_LEAST_TIMES, _MOST_TIMES = 2, 16
-# Errors are asked to be smaller by this, as they are known to a quarter.
-_SHARE = 0.8
-# Four times the points halve what scatters; what falls by less than this is a bias that more nodes diminish.
-_FALLS = 0.75
 
 Solve = Callable[[int, int], tuple[Solution, LinkChannel]]
 
@@ -37,24 +29,13 @@ def as_accurate_link(solve: Solve, accuracy: float, samples: int, inner: int) ->
     Solution, LinkChannel
         `reached` of the solution is false where it is not, and its note says what it would take.
     """
-    found, channel = solve(samples, inner)
-    while channel.sampled and found.converged and not is_reached(found, accuracy) and samples < _MOST:
-        before = times_asked(found, accuracy)
-        times = 2 ** math.ceil(math.log2(min(max((before / _SHARE) ** 2, _LEAST_TIMES), _MOST_TIMES)))
-        times = min(times, _MOST // samples)
-        samples *= times
-        found, channel = solve(samples, inner)
-        if times_asked(found, accuracy) > _FALLS ** (0.5 * math.log2(times)) * before and inner < _MOST_INNER:
-            inner *= 2
-    if is_reached(found, accuracy):
-        return found, channel
-    return missed(found, accuracy, _why(found, channel, times_asked(found, accuracy), samples)), channel
 
+    def attempt(effort: Effort) -> Attempt[tuple[Solution, LinkChannel]]:
+        solution, channel = solve(effort.samples, effort.inner)
+        error = float(solution.error.diagonal().max())
+        found, sure = (solution, channel), not solution.doubt
+        return Attempt(found, error, accuracy, solution.converged, sure, "samples" if channel.sampled else "all")
 
-def _why(found: Solution, channel: LinkChannel, times: float, samples: int) -> str:
-    """What it would take."""
-    error = f"{float(found.error.diagonal().max()):.1g}"
-    if not channel.sampled:
-        return f": the finest quadrature leaves {error}"
-    wanted = samples * max(2.0, (times / _SHARE) ** 2)
-    return f": {samples} points leave {error}, about 2^{math.ceil(math.log2(wanted))} would reach it (samples)"
+    at, effort = as_accurate(attempt, Effort(samples, inner))
+    solution, channel = at.found
+    return (solution if at.reached else missed(solution, at.missed(effort))), channel

@@ -27,7 +27,8 @@ def evolve_link(link: Link, alpha: float, **settings: Any) -> EvolutionResult:
     EvolutionResult
     """
     if not (limit := unresolved_noise(link.kernel)):
-        return evolve(link.kernel, alpha, noiseless=link.noiseless, **settings)
-    result = evolve(link.limit, alpha, **settings)
+        return evolve(link.kernel, alpha, noiseless=link.noiseless, predicted=link.observed, **settings)
+    clean = replace(link, noise="0")
+    result = evolve(clean.kernel, alpha, predicted=clean.observed, **settings)
     status = f"{result.status}; {limit}: this is the fixed point without noise, its limit"
     return replace(result, status=status, origin=result.origin.with_model(noise=link.kernel.noise))

@@ -1,10 +1,11 @@
 """Errors of predicting a new output at overlap q: Bayes-optimal (11) and plug-in.
 
-Of links whose outputs are sums of functions of one combination of h they are low-dimensional integrals, found by
-quadrature; of other models they are averages over random indices.
+Of links whose outputs are sums of functions of one combination of h, or that have at most three entries, they are
+low-dimensional integrals, found by quadrature; of other models they are averages over random indices.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from ..core.standard_error import standard_error
 from ..model.links import LinkKernel
 from ..posterior.protocol import Model
 from ..quadrature.rules import normal_qmc
+from .grid_prediction import GridErrors
 from .link_prediction import LinkErrors
 
 __all__ = ["prediction_errors"]
@@ -67,12 +69,12 @@ def prediction_errors(
     """
     off = np.zeros_like(q) if q_error is None else q_error
     if isinstance(model, LinkKernel):
-        errors = LinkErrors(model)
-        if errors.served and (found := errors(q)) is not None:
-            error = found[1] + _change(lambda moved: errors.values(moved) - found[0], q, off)
-            kind: How = "monte-carlo" if how == "monte-carlo" and off.any() else "estimated"
-            best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found[0], error, strict=True))
-            return best, plugin
+        for errors in (LinkErrors(model), GridErrors(model)):
+            if errors.served and (found := errors(q)) is not None:
+                error = found[1] + _change(partial(_moved, errors, found[0]), q, off)
+                kind: How = "monte-carlo" if how == "monte-carlo" and off.any() else "estimated"
+                best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found[0], error, strict=True))
+                return best, plugin
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
     p, m = model.indices, model.tokens
     points = [normal_qmc(3 * p * m, _LOG2_N, s).reshape(-1, 3, p, m) for s in generator.spawn(_REPLICAS)]
@@ -90,6 +92,11 @@ def prediction_errors(
         Estimate(float(mean[0]), float(sigma[0]), "monte-carlo"),
         Estimate(float(mean[1]), float(sigma[1]), "monte-carlo"),
     )
+
+
+def _moved(errors: LinkErrors | GridErrors, at: Array, q: Array) -> Array:
+    """What errors change by where the overlap moves to q."""
+    return errors.values(q) - at
 
 
 def _change(difference: Callable[[Array], Array], q: Array, error: Array) -> Array:

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..core import accuracy as asked_for
 from .state import Solution
 
-__all__ = ["ROOM", "is_reached", "missed", "times_asked"]
-
-#: Errors up to so many times the accuracy asked for are what a last step leaves.
-ROOM = 1.1
+__all__ = ["is_reached", "missed", "times_asked"]
 
 
 def times_asked(solution: Solution, accuracy: float, *, absolute: bool = True) -> float:
@@ -29,11 +27,10 @@ def is_reached(solution: Solution, accuracy: float, *, absolute: bool = True) ->
     absolute : bool, optional
         Whether it is absolute, or relative to the overlap.
     """
-    within = times_asked(solution, accuracy, absolute=absolute) <= ROOM
-    return bool(solution.converged and not solution.doubt and within)
+    times = times_asked(solution, accuracy, absolute=absolute)
+    return asked_for.is_reached(times, solution.converged and not solution.doubt)
 
 
-def missed(solution: Solution, accuracy: float, why: str) -> Solution:
-    """The same, marked as less accurate than asked, with a sentence that ends in the reason."""
-    sentence = f"the accuracy of {accuracy:g} is not reached{why}"
+def missed(solution: Solution, sentence: str) -> Solution:
+    """The same, marked as less accurate than asked, with a sentence on it."""
     return replace(solution, reached=False, note="; ".join(part for part in (solution.note, sentence) if part))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Channel
 from ..core.results import Estimate, EvolutionResult, How, Origin
+from ..posterior.protocol import Model
 from ..priors import Prior, as_setting
 from .error import TOO_NEAR
 from .prediction_error import prediction_errors
@@ -19,12 +20,19 @@ Array = NDArray[np.float64]
 
 
 def finish(
-    solution: Solution, averages: Channel, seed: int, rng: np.random.Generator, origin: Origin
+    solution: Solution,
+    averages: Channel,
+    seed: int,
+    rng: np.random.Generator,
+    origin: Origin,
+    predicted: Model | None = None,
 ) -> EvolutionResult:
-    """Result of a solution by these averages."""
+    """Result of a solution by these averages, with the errors of predicting the outputs of another model if given."""
     model = averages.model
     q, error, how = solution.q, solution.error, solution.how
-    posterior_mean, plugin = prediction_errors(model, q, error, how=how, rng=rng, both_ends=not solution.converged)
+    posterior_mean, plugin = prediction_errors(
+        predicted or model, q, error, how=how, rng=rng, both_ends=not solution.converged
+    )
     size = model.indices
     # Errors that cover a way of all overlaps together add up.
     total = np.linalg.norm(error.diagonal()) if solution.converged else error.diagonal().sum()

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
+from ..core.accuracy import ROOM, not_reached
 from ..core.standard_error import student
 from .balance import RECOVERED
-from .reached import ROOM, is_reached, missed, times_asked
+from .reached import is_reached, missed, times_asked
 from .slopes import NEARLY, logistic, logit
 from .state import Solution
 
@@ -331,4 +332,4 @@ def noted(solution: Solution, averages: Refinable, accuracy: float, found: Avera
         why = f"the finest averages leave {left}; it would take about {max(times, 2.0):.0f} times as many outputs"
     else:
         why = f"the finest averages leave {left}; no finer rule is served"
-    return missed(solution, accuracy, f": {why}")
+    return missed(solution, f"{not_reached(accuracy)}: {why}")

@@ -87,6 +87,8 @@ class OutputEntropy:
     ) -> None:
         self.channel = channel
         self.model = channel.model
+        #: What prediction errors are of: the model, or the outputs of a link as they were written.
+        self.predicted = channel.model
         self.size = self.model.indices
         self._direct = direct if direct is not None else channel.log_density
         self._zero = self._direct(np.zeros((self.size, self.size)))

@@ -60,7 +60,7 @@ def bayes_optimal(free: FreeEntropy, point: StationaryPoint, *, rng: np.random.G
     size = free.output.size
     q = np.minimum(point.overlap, 1.0)
     error = point.overlap_error if point.kind != "recovered" else np.zeros_like(q)
-    mean, plugin = prediction_errors(free.output.model, q, error, how=point.free_entropy.how, rng=rng)
+    mean, plugin = prediction_errors(free.output.predicted, q, error, how=point.free_entropy.how, rng=rng)
     off = float(np.linalg.norm(point.overlap_error.diagonal())) / size
     estimation = Estimate(float(1 - np.trace(q) / size), off, point.free_entropy.how)
     return BayesOptimal(point.overlap, point.overlap_error, estimation, mean, plugin, information(free, point))

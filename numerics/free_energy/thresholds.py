@@ -78,6 +78,9 @@ class Transitions(Result):
         Alpha from which the uninformed start recovers, to within what is resolved.
     w, log_alpha : ndarray
         The curve.
+    status : str
+    reached : bool
+        Whether every alpha is as accurate as was asked; true where nothing was asked for.
     versions : dict
     """
 
@@ -87,7 +90,15 @@ class Transitions(Result):
     perfect: Estimate | None
     w: Array
     log_alpha: Array
+    status: str = "converged: every fold of alpha(q) was located"
+    reached: bool = True
     versions: dict[str, str] = field(default_factory=versions)
+
+    @property
+    def error(self) -> float:
+        """The largest of any alpha, that of `perfect` aside, which is of how close to one overlaps are followed."""
+        found = [one.error for pair in self.first_order for one in (pair.informed, pair.information, pair.algorithmic)]
+        return max([*found, 0.0 if self.weak is None else self.weak.error])
 
 
 def transitions(output: OutputEntropy, prior: Prior | None = None, *, closest: float | None = None) -> Transitions:

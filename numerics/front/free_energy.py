@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attnlimits.numerics.core.accuracy import Effort
 from attnlimits.numerics.core.cluster import check_cluster
 from attnlimits.numerics.core.cluster_pool import ClusterPool
 from attnlimits.numerics.fixed_point.continuation import usual_samples
@@ -14,6 +16,7 @@ from attnlimits.numerics.free_energy import (
     output_entropy,
     stationary_points,
 )
+from attnlimits.numerics.free_energy.accurate import Answer, accurate_landscape, accurate_transitions, answered
 from attnlimits.numerics.free_energy.landscape import landscape
 from attnlimits.numerics.free_energy.located import located
 from attnlimits.numerics.free_energy.pictures import draw, draw_stationary
@@ -22,13 +25,13 @@ from attnlimits.numerics.free_energy.thresholds import Transitions
 from attnlimits.numerics.free_energy.thresholds import transitions as transitions_of
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
-from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.priors import Binary, GaussBernoulli, Gaussian, Prior, prior_named
 
 if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
+    "Answer",
     "Binary",
     "FreeEntropy",
     "GaussBernoulli",
@@ -36,6 +39,8 @@ __all__ = [
     "OutputEntropy",
     "Prior",
     "StationaryPoint",
+    "accurate_landscape",
+    "answer",
     "bayes_optimal",
     "draw",
     "draw_stationary",
@@ -47,6 +52,64 @@ __all__ = [
     "transitions",
     "usual_samples",
 ]
+
+
+# Relative accuracy of averages by rules where no accuracy of the answer is asked for.
+_USUAL = 1e-2
+
+
+def answer(
+    model: Model,
+    alpha: float,
+    *,
+    prior: Prior | None = None,
+    accuracy: float | None = None,
+    starts: int = 2,
+    samples: int | None = None,
+    rng: int = 0,
+    **settings: Any,
+) -> Answer:
+    """Stationary points of the free entropy at alpha = N/D, the Bayes-optimal one first, as accurate as asked.
+
+    Parameters
+    ----------
+    model : Network or Link
+    alpha : float
+        > 0.
+    prior : Prior, optional
+        Of a row of the weights, by default Gaussian.
+    accuracy : float, optional
+        Of overlaps and free entropies, absolute, in [1e-10, 0.1]: by as fine averages, or as many samples (up to 2^16
+        per randomisation), as it takes. Where that is not enough, `reached` of the answer is false, and the status says
+        what it would take. By default one effort: averages by rules to 1e-2 relative, or so many `samples`.
+    starts : int, optional
+        Random starts where several overlaps are free.
+    samples, rng, settings : optional
+        As of `entropy_of`.
+
+    Returns
+    -------
+    Answer
+        `free`, the free entropy as a function; `points`, `status`, `converged`, `reached`.
+
+    Raises
+    ------
+    ValueError, KernelNotFoundError
+        An argument is out of range, or nothing serves the model.
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> found = answer(al.Link("h[1]**2"), 1.05, accuracy=1e-6)
+    >>> f"{found.points[0].overlap[0, 0]:.5f}", found.reached, found.error < 1e-6
+    ('0.93846', True, True)
+    """
+
+    def make(effort: Effort) -> FreeEntropy:
+        return FreeEntropy(_output(model, settings | {"rng": rng}, effort), alpha, prior)
+
+    first = Effort(usual_samples(model) if samples is None else samples, fine=_USUAL)
+    return answered(make, accuracy, first, starts=starts, rng=rng)
 
 
 def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -> OutputEntropy:
@@ -76,21 +139,54 @@ def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -
         check_cluster(client, settings.get("workers"))
         settings["workers"] = ClusterPool(client)
     if isinstance(model, Link):
-        return output_entropy(model.kernel, noiseless=model.noiseless, **settings)
+        found = output_entropy(model.kernel, noiseless=model.noiseless, **settings)
+        found.predicted = model.observed
+        return found
     return output_entropy(model, **settings)
 
 
 def transitions(
-    model: Model | OutputEntropy, prior: Prior | None = None, *, closest: float | None = None
+    model: Model | OutputEntropy,
+    prior: Prior | None = None,
+    *,
+    closest: float | None = None,
+    accuracy: float | None = None,
+    **settings: Any,
 ) -> Transitions:
     """All transitions of a model whose indices share one overlap: of a network, a link, or the Psi_out of one.
 
     Parameters
     ----------
     model : Network, Link or OutputEntropy
-        Its settings are those of `entropy_of` by default.
     prior, closest : optional
         Law of a row of the weights, by default Gaussian; distance to one beyond which an overlap counts as recovered.
+    accuracy : float, optional
+        Of every alpha, absolute, in [1e-10, 0.1], by as fine averages as it takes; of a network or a link.
+    settings : optional
+        Of these, as of `entropy_of`.
+
+    Returns
+    -------
+    Transitions
+        `reached` is false where the accuracy is not, and the status says what it would take.
+
+    Raises
+    ------
+    ValueError
+        Several overlaps are free, or an argument is out of range.
     """
-    output = entropy_of(model) if isinstance(model, Network | Link) else model
-    return transitions_of(output, prior, closest=closest)
+    if isinstance(model, OutputEntropy):
+        if accuracy is not None or settings:
+            raise ValueError("accuracy and other settings are of a model, and this Psi_out has its own (entropy_of)")
+        return transitions_of(model, prior, closest=closest)
+    if accuracy is None:
+        return transitions_of(entropy_of(model, **settings), prior, closest=closest)
+    samples = settings.pop("samples", None) or usual_samples(model)
+    first = Effort(samples, fine=_USUAL)
+    make = partial(_output, model, settings)
+    return accurate_transitions(make, prior, accuracy, first, closest)
+
+
+def _output(model: Model, settings: dict[str, Any], effort: Effort) -> OutputEntropy:
+    """Psi_out by averages of an effort."""
+    return entropy_of(model, accuracy=effort.fine, samples=effort.samples, **settings)

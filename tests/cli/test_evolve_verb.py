@@ -34,6 +34,6 @@ def test_an_accuracy_of_a_link(attnlimits):
     missed = attnlimits('evolve --link "h[1]*h[2]" --alpha 0.8 --accuracy 1e-12 --json')
     found = json.loads(missed.out)
     assert missed.status == 1 and found["converged"] and not found["reached"]
-    assert "the accuracy of 1e-12 is not reached: the finest quadrature leaves" in found["status"]
+    assert "the accuracy of 1e-12 is not reached: the finest averages leave" in found["status"]
     refused = attnlimits('evolve --link "h[1]**2" --alpha 0.8 --accuracy 0.5')
     assert refused.status == 2 and "accuracy must be a number in [1e-12, 0.1]" in refused.err

@@ -103,6 +103,11 @@ OBJECTS = {
     "descend": lambda _: data(al.descend, epochs=2),
     "evolve": lambda _: al.evolve(NET, 0.4),
     "free_entropy": lambda _: al.free_entropy(NET, 0.4),
+    "free_energy.Answer": lambda _: al.free_energy.answer(NET, 0.3),
+    "free_energy.accurate_landscape": lambda _: al.free_energy.accurate_landscape(
+        al.free_energy.answer(LINK, 1.05), None, points=4, top=0.9, progress=None
+    ),
+    "free_energy.answer": lambda _: al.free_energy.answer(LINK, 1.05, accuracy=1e-3),
     "gamp": lambda _: data(al.gamp, max_iter=3),
     "report": lambda folder: al.report(LINK, folder / "report", effort="quick"),
     "threshold": lambda _: (al.threshold(NET), al.threshold(LINK)),

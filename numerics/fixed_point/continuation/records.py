@@ -173,6 +173,8 @@ class CurveResult(Result):
     how : {"estimated", "monte-carlo"}
     converged : bool
         Whether every point is.
+    reached : bool
+        Whether every overlap is as accurate as was asked; true where nothing was asked for.
     status : str
     n_iter : int
         Evaluations of the averages in all.
@@ -194,8 +196,22 @@ class CurveResult(Result):
     n_iter: int
     seed: int
     kernel_hash: str
+    reached: bool = True
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def largest_error(self, *, absolute: bool = True) -> float:
+        """The largest error of an overlap on the diagonal, or of its ratio to the overlap.
+
+        Overlaps that count as recovered have as their error how close to one they are followed, which is not meant.
+        """
+        found = [0.0]
+        for point in (point for points in self.points.values() for point in points):
+            chosen = point.overlap.diagonal() > 0
+            chosen[list(point.recovered)] = False
+            errors, q = point.overlap_error.diagonal()[chosen], point.overlap.diagonal()[chosen]
+            found += (errors if absolute else errors / q).tolist()
+        return max(found)
 
     def to_xarray(self) -> "Dataset":
         """Overlaps and their errors over the start and the parameter, as an `xarray.Dataset`; needs xarray."""

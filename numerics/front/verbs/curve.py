@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnlimits.numerics.core.cluster_pool import workers_of
 from attnlimits.numerics.fixed_point.continuation import CurveResult
-from attnlimits.numerics.fixed_point.continuation.curve import curve as network_curve
-from attnlimits.numerics.fixed_point.continuation.link_curve import curve_link
+from attnlimits.numerics.fixed_point.continuation.accurate import model_curve
 from attnlimits.numerics.model.described import Model
-from attnlimits.numerics.model.link import Link
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -24,6 +22,7 @@ def curve(
     *,
     client: str | Client | None = None,
     workers: int | None = None,
+    accuracy: float | None = None,
     **settings: Any,
 ) -> CurveResult:
     """Fixed points along alpha, skip strength or inverse temperature, with onsets, jumps and hysteresis.
@@ -38,9 +37,14 @@ def curve(
         parts of the averages of each go to its workers. The numbers are those of one thread.
     workers : int, optional
         Threads, all cores by default; with a local cluster its processes.
+    accuracy : float, optional
+        Of every overlap, absolute; of two layers over two tokens by quadrature, relative. As fine rules or as many
+        samples (up to 2^16 per randomisation) are taken as it takes. Where that is not enough, `reached` of the result
+        is false, and the status says what it would take. By default two layers' averages are good to 1e-3, and others
+        as good as one quadrature, or as so many `samples`, make them.
     settings : optional
         `start` ("uninformed", "informed" or "both"); `along` ("alpha", "skip" or "beta"; of a link "alpha"), and
-        `alpha` where another parameter varies; `accuracy`, `samples`, `replicas`, `rng`, `tol` of the
+        `alpha` where another parameter varies; `samples`, `replicas`, `rng`, `tol` of the
         averages, as of `evolve`; `progress`, called with the numbers of points done and in all; `keep`, a file from
         which an interrupted curve goes on.
 
@@ -66,6 +70,4 @@ def curve(
     '0.216227'
     """
     with workers_of(client, workers) as hands:
-        if isinstance(model, Link):
-            return curve_link(model, values, workers=hands, **settings)
-        return network_curve(model, values, workers=hands, **settings)
+        return model_curve(model, values, workers=hands, accuracy=accuracy, **settings)

@@ -6,6 +6,7 @@ They carry the exact form of the table of derived thresholds where it has the li
 import math
 from dataclasses import replace
 
+from ...core.accuracy import LINK_RANGE, Attempt, checked
 from ...model.link import Link
 from ...model.links import LinkKernel
 from ...priors import GAUSSIAN, Prior
@@ -42,7 +43,12 @@ def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
 
 
 def link_staircase(
-    link: Link, *, digits: int | None = None, given: Given = "self-consistent", prior: Prior = GAUSSIAN
+    link: Link,
+    *,
+    digits: int | None = None,
+    given: Given = "self-consistent",
+    prior: Prior = GAUSSIAN,
+    accuracy: float | None = None,
 ) -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
 
@@ -56,6 +62,9 @@ def link_staircase(
         the fixed point becomes unstable; or perfectly, which gives lower bounds.
     prior : Prior, optional
         Law of the rows of the weights where steps are self-consistent, Gaussian by default.
+    accuracy : float, optional
+        Of every threshold, absolute, instead of `digits`. Where it is not reached `reached` of the result is false, and
+        the status says so.
 
     Returns
     -------
@@ -64,8 +73,8 @@ def link_staircase(
     Raises
     ------
     ValueError
-        Self-consistent steps after the first are wanted of a link whose averages are not by quadrature; or a prior is
-        given for steps with perfect knowledge.
+        Self-consistent steps after the first are wanted of a link whose averages are not by quadrature; a prior is
+        given for steps with perfect knowledge; or an accuracy beside digits, or out of its range.
 
     Examples
     --------
@@ -74,6 +83,18 @@ def link_staircase(
     index 1 0
     index 2 given index 1 0.5000
     """
+    if accuracy is not None and digits is not None:
+        raise ValueError(f"digits are an accuracy: give accuracy = {accuracy!r} or digits = {digits!r}")
+    asked = None if accuracy is None else checked(accuracy, *LINK_RANGE, "a link")
+    stairs = _climbed(link, digits, given, prior)
+    if asked is None:
+        return stairs
+    at = Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all")
+    return stairs if at.reached else replace(stairs, reached=False, status=f"{stairs.status}; {at.missed()}")
+
+
+def _climbed(link: Link, digits: int | None, given: Given, prior: Prior) -> LinkStaircase:
+    """The steps by one effort."""
     asked = link.kernel
     limit = unresolved_noise(asked)
     kernel, noise = (link.limit, "0") if limit else (asked, link.noise)

@@ -31,6 +31,8 @@ class LinkStaircase(Result):
     steps : tuple of LinkThreshold
     converged, status, kernel_hash, versions, origin
         Provenance.
+    reached : bool
+        Whether every threshold is as accurate as was asked; true where nothing was asked for.
     directions : tuple of tuple of int
         If not empty, a step learned a subspace that no indices span: in the steps after it, `given` counts these
         orthogonal vectors instead of the indices.
@@ -44,8 +46,14 @@ class LinkStaircase(Result):
     kernel_hash: str
     directions: Vectors = ()
     given: Given = "perfect"
+    reached: bool = True
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    @property
+    def largest_error(self) -> float:
+        """The largest error of a step that has a number."""
+        return max((step.error for step in self.steps if step.error is not None), default=0.0)
 
     def lines(self) -> Iterator[str]:
         """The steps, and the status."""

@@ -21,7 +21,7 @@ def test_as_many_samples_as_it_takes():
 
 
 def test_what_it_would_take(monkeypatch):
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.link_accuracy._MOST", 64)
+    monkeypatch.setattr("attnlimits.numerics.core.accuracy._MOST", 64)
     found = al.evolve(al.Link(FOUR), 2.0, samples=64, accuracy=1e-6)
     assert found.converged and not found.reached
     assert "the accuracy of 1e-06 is not reached: 64 points leave" in found.status

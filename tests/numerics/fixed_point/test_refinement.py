@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
+from attnlimits.numerics.core.accuracy import ROOM
 from attnlimits.numerics.fixed_point import evolve as evolution
 from attnlimits.numerics.fixed_point import refinement as refining
 from attnlimits.numerics.fixed_point.balance import RECOVERED
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.growth import grown
-from attnlimits.numerics.fixed_point.reached import ROOM
 from attnlimits.numerics.fixed_point.refinement import Refinement
 from attnlimits.numerics.fixed_point.slopes import Passed, differences, distance, logistic, sampled_step
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Strategy, Tolerance
