@@ -16,7 +16,7 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers, within
 from ..model.network import Network
-from ..priors import GAUSSIAN, Prior
+from ..priors import GAUSSIAN, Prior, as_prior
 from .accurate import Ways, as_accurate
 from .balance import restricted, symmetric
 from .effort import COARSE, EXACT, Effort, usual_samples
@@ -71,7 +71,7 @@ def evolve(
     workers: Workers = None,
     nodes: int | None = None,
     accuracy: float | None = None,
-    prior: Prior = GAUSSIAN,
+    prior: Prior | str = GAUSSIAN,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)), with the F of the prior and G = E sum_m g_m g_m^T.
@@ -136,6 +136,7 @@ def evolve(
     ----------
     troiani2025, (13)-(14), (17)-(18), (95).
     """
+    prior = as_prior(prior)
     if samples is None and accuracy is None and not prior.isotropic:
         samples = usual_samples(model)
     effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, EXACT)

@@ -14,7 +14,7 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
 from ..model.link_symmetry import couplings, exchanges
 from ..model.links import LinkKernel
-from ..priors import GAUSSIAN, Prior
+from ..priors import GAUSSIAN, Prior, as_prior
 from ..thresholds.link.thresholds import unresolved_noise
 from .effort import check_effort
 from .evolve import check_overlap
@@ -46,7 +46,7 @@ def evolve(
     rng: np.random.Generator | int | None = 0,
     workers: Workers = None,
     accuracy: float | None = None,
-    prior: Prior = GAUSSIAN,
+    prior: Prior | str = GAUSSIAN,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)) for a link, with the F of the prior and G = E sum_m g_m g_m^T.
@@ -105,6 +105,7 @@ def evolve(
     """
     check_effort(alpha, samples, replicas, tol, max_iter)
     _check(kernel, inner, noiseless)
+    law = as_prior(prior)
     seed, generator = seeded(rng)
     q, mask = _first(kernel, start)
 
@@ -121,7 +122,7 @@ def evolve(
             workers=workers,
             fibres=fibres,
         )
-        faces = Faces(channel, float(alpha), tol, int(max_iter), prior)
+        faces = Faces(channel, float(alpha), tol, int(max_iter), law)
         uninformed = isinstance(start, str) and start == "uninformed"
         return faces.postprocess(faces.grow(q) if uninformed else faces.approach(q)), channel
 
@@ -142,7 +143,7 @@ def evolve(
         seed=seed,
         **({} if accuracy is None else {"accuracy": accuracy}),
     )
-    result = stated_with(prior, finish(solution, channel, seed, generator, origin, predicted))
+    result = stated_with(law, finish(solution, channel, seed, generator, origin, predicted))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result

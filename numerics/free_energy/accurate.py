@@ -97,7 +97,7 @@ def answered(
 
 def accurate_transitions(
     make: Callable[[Effort], OutputEntropy],
-    prior: Prior | None,
+    prior: Prior | str | None,
     accuracy: float,
     first: Effort,
     closest: float | None = None,
@@ -108,7 +108,7 @@ def accurate_transitions(
     ----------
     make : callable
         Output entropy by averages of an effort.
-    prior : Prior or None
+    prior : Prior, str or None
     accuracy : float
         Of every alpha, absolute.
     first : Effort

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.results import Estimate
 from ..core.shown import few_lines
 from ..core.validation import within
-from ..priors import Gaussian, Prior
+from ..priors import Prior, as_prior
 from .psi_out import OutputEntropy
 
 __all__ = ["FreeEntropy"]
@@ -43,12 +43,12 @@ class FreeEntropy:
     troiani2025, (10), (96)-(103), (160).
     """
 
-    def __init__(self, output: OutputEntropy, alpha: float, prior: Prior | None = None) -> None:
+    def __init__(self, output: OutputEntropy, alpha: float, prior: Prior | str | None = None) -> None:
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
         within("alpha", float(alpha))
         self.output, self.alpha = output, float(alpha)
-        self.prior: Prior = Gaussian() if prior is None else prior
+        self.prior = as_prior(prior)
 
     def lines(self) -> Iterator[str]:
         """Model, prior and alpha, and what a call gives."""

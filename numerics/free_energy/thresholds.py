@@ -16,7 +16,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from ..core.results import Estimate, Result, versions
 from ..core.shown import few_lines
-from ..priors import Gaussian, Prior
+from ..priors import Prior, as_prior
 from .balance import GroupBalance
 from .entropy import FreeEntropy
 from .psi_out import OutputEntropy
@@ -101,7 +101,9 @@ class Transitions(Result):
         return max([*found, 0.0 if self.weak is None else self.weak.error])
 
 
-def transitions(output: OutputEntropy, prior: Prior | None = None, *, closest: float | None = None) -> Transitions:
+def transitions(
+    output: OutputEntropy, prior: Prior | str | None = None, *, closest: float | None = None
+) -> Transitions:
     """Find all transitions of a channel with one group of indices.
 
     Parameters
@@ -141,7 +143,7 @@ def transitions(output: OutputEntropy, prior: Prior | None = None, *, closest: f
             f"alpha(q) of {output.describe()} is sampled with jumps, whose folds mean nothing (14): "
             "take `curve` with both starts"
         )
-    curve = _Curve(output, Gaussian() if prior is None else prior, closest)
+    curve = _Curve(output, as_prior(prior), closest)
     return curve.transitions()
 
 

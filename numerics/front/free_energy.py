@@ -62,7 +62,7 @@ def answer(
     model: Model,
     alpha: float,
     *,
-    prior: Prior | None = None,
+    prior: Prior | str | None = None,
     accuracy: float | None = None,
     starts: int = 2,
     samples: int | None = None,
@@ -147,7 +147,7 @@ def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -
 
 def transitions(
     model: Model | OutputEntropy,
-    prior: Prior | None = None,
+    prior: Prior | str | None = None,
     *,
     closest: float | None = None,
     accuracy: float | None = None,

@@ -12,7 +12,7 @@ from ..core.memory import refuse_memory
 from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
 from ..posterior.protocol import Model
-from ..priors import GAUSSIAN, Prior
+from ..priors import GAUSSIAN, Prior, as_prior
 from .blocks import Array, Floats, rows_of, stream
 from .heads import blocks_of, of_blocks, to_indices, weight_rows
 
@@ -102,7 +102,7 @@ def _kept(model: Model) -> int:
 
 
 def teacher(
-    model: Model, dimension: int, rng: np.random.Generator | int | None = None, *, prior: Prior = GAUSSIAN
+    model: Model, dimension: int, rng: np.random.Generator | int | None = None, *, prior: Prior | str = GAUSSIAN
 ) -> Array:
     """Draw weights from the prior, standard Gaussian by default, shape (P, D), in the order of the model's indices.
 
@@ -113,7 +113,7 @@ def teacher(
     if dimension % heads:
         raise ValueError(f"dimension must be a multiple of the {heads} heads (troiani2025 (27)), got {dimension}")
     refuse_memory(f"dimension = {dimension}", 8 * rows * dimension, "take a smaller one")
-    return prior.draw((rows, dimension // heads), stream(rng, 0))
+    return as_prior(prior).draw((rows, dimension // heads), stream(rng, 0))
 
 
 def make_data(

@@ -47,7 +47,7 @@ def on_instances(
     count: int,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-    prior: Prior = GAUSSIAN,
+    prior: Prior | str = GAUSSIAN,
 ) -> list[Result]:
     """Learn from each of some instances.
 

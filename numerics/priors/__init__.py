@@ -4,7 +4,7 @@ What is here may be changed as long as every prior keeps the Protocol of `protoc
 """
 
 from .gaussian import GAUSSIAN, Gaussian
-from .named import as_setting, prior_named
+from .named import as_prior, as_setting, prior_named
 from .protocol import OverlapMap, Prior
 from .rotated import along
 from .separable import Binary, GaussBernoulli
@@ -17,6 +17,7 @@ __all__ = [
     "OverlapMap",
     "Prior",
     "along",
+    "as_prior",
     "as_setting",
     "prior_named",
 ]

@@ -20,7 +20,7 @@ from ...core.standard_error import SIGMAS
 from ...core.validation import check_nodes, within
 from ...model.network import Network
 from ...model.routes import CHART, TWO_LAYER_QUADRATURE, preferred, require
-from ...priors import GAUSSIAN, Prior, as_setting
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting
 from ..effort import check_effort
 from ..error import TOO_NEAR
 from .equations import Equations
@@ -103,7 +103,7 @@ def curve(
     workers: Workers = None,
     progress: Callable[[int, int], None] | None = None,
     keep: Kept | Path | str | None = None,
-    prior: Prior = GAUSSIAN,
+    prior: Prior | str = GAUSSIAN,
 ) -> CurveResult:
     """Fixed points of q = F(alpha G(q)) along a parameter, with onsets, jumps and the gap between the starts.
 
@@ -157,7 +157,7 @@ def curve(
     ----------
     troiani2025, (13)-(18), (95).
     """
-    ordered = sorted(float(v) for v in values)
+    prior, ordered = as_prior(prior), sorted(float(v) for v in values)
     _check(ordered, start, along, alpha)
     samples = usual_samples(model, exact) if samples is None else samples
     check_effort(ordered[0] if alpha is None else alpha, samples, replicas, tol, 1)

@@ -8,7 +8,7 @@ from attnlimits.numerics.model.described import Model
 __all__ = ["free_entropy"]
 
 
-def free_entropy(model: Model, alpha: float, *, prior: Prior | None = None, **settings: Any) -> FreeEntropy:
+def free_entropy(model: Model, alpha: float, *, prior: Prior | str | None = None, **settings: Any) -> FreeEntropy:
     """Variational free entropy Phi(q) - Phi(0) of (10) at alpha = N/D, a function of the overlap.
 
     Parameters
@@ -17,7 +17,7 @@ def free_entropy(model: Model, alpha: float, *, prior: Prior | None = None, **se
     alpha : float
         >= 0.
     prior : Prior, optional
-        Of a row of the weights, by default Gaussian; others are in `attnlimits.free_energy`.
+        Of a row of the weights, by default Gaussian; "binary", and others are in `attnlimits.free_energy`.
     settings : optional
         `accuracy`, `samples`, `replicas`, `rng`, `workers` of the averages, as of `evolve`; `client`, an open Dask
         client, to whose workers these and the starts of a search for stationary points go.

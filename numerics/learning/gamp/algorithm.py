@@ -16,7 +16,7 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, as_setting
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
@@ -52,7 +52,7 @@ def gamp(
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     client: Client | str | None = None,
-    prior: Prior = GAUSSIAN,
+    prior: Prior | str = GAUSSIAN,
     throw: bool = False,
 ) -> GAMPResult:
     """Estimate the weights of a sequence multi-index model from its inputs and outputs.
@@ -147,6 +147,7 @@ def gamp(
     troiani2025, Algorithm 1, (104)-(117).
     """
     require("gamp", model)
+    prior = as_prior(prior)
     chosen = choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
     loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
 

@@ -71,7 +71,7 @@ class GAMP(Estimator):
         nodes: int | None = None,
         rng: np.random.Generator | int | None = 0,
         workers: int | None = None,
-        prior: Prior = GAUSSIAN,
+        prior: Prior | str = GAUSSIAN,
     ) -> None:
         self.model = model
         self.damping = damping

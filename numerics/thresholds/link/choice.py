@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...core.accuracy import LINK_RANGE, Attempt, checked
 from ...model.link import Link
 from ...model.links import LinkKernel
-from ...priors import GAUSSIAN, Prior
+from ...priors import GAUSSIAN, Prior, as_prior
 from .. import exact
 from .directions import Vectors
 from .self_consistent import self_consistent_staircase
@@ -47,7 +47,7 @@ def link_staircase(
     *,
     digits: int | None = None,
     given: Given = "self-consistent",
-    prior: Prior = GAUSSIAN,
+    prior: Prior | str = GAUSSIAN,
     accuracy: float | None = None,
 ) -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
@@ -86,7 +86,7 @@ def link_staircase(
     if accuracy is not None and digits is not None:
         raise ValueError(f"digits are an accuracy: give accuracy = {accuracy!r} or digits = {digits!r}")
     asked = None if accuracy is None else checked(accuracy, *LINK_RANGE, "a link")
-    stairs = _climbed(link, digits, given, prior)
+    stairs = _climbed(link, digits, given, as_prior(prior))
     if asked is None:
         return stairs
     at = Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all")
