@@ -153,13 +153,6 @@ def _tied(s: Settings) -> Truth:
     return _overlaps(evolve(model_of(s), s["alpha"], samples=2 * _MANY, replicas=32, rng=12345))
 
 
-def _product(s: Settings) -> Truth:
-    kernel = kernel_of(s["link"], noise=s["noise"])
-    found = evolve_link(kernel, s["alpha"], samples=_MANY // 2, replicas=16, rng=12345)
-    # Just above the threshold it is marked as too near, with an error that says so.
-    return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
-
-
 def _two_layers(s: Settings) -> Truth:
     model = Network(**s["model"])
     return _overlaps(evolve(model, s["alpha"], samples=_MANY // 2, replicas=16, rng=10**6, workers=1))
@@ -202,11 +195,6 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
         f"evolve with {2 * _MANY} points in each of 32 randomisations and another seed",
         _layers((0.17, 0.19, 0.22, 0.24, 0.26, 0.28, 0.3, 0.32, 0.34, 0.36), layers=1, tokens=3, rank=2),
         _tied,
-    ),
-    "product": (
-        f"evolve with {_MANY // 2} points in each of 16 randomisations and another seed",
-        _layers((0.62, 0.7, 0.8, 0.9, 1.0, 1.2, 1.35, 1.5), link="h[1]*h[2]", noise="0"),
-        _product,
     ),
     "prediction": (
         "mean over thirty seeds",

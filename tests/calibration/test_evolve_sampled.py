@@ -1,6 +1,7 @@
 """State evolution by samples of a tied layer and of a link: three errors hold, or it is too near a threshold."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -55,9 +56,10 @@ def _link(s: Settings) -> Answer:
     return _of_link(PRODUCT, s)
 
 
-def _link_fine(s: Settings) -> tuple[np.ndarray, np.ndarray]:
-    # By quadrature over the fibres.
-    found = evolve_link(kernel_of("h[1]*h[2]"), s["alpha"])
+@cache
+def _link_fine(alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    """By quadrature over the fibres."""
+    found = evolve_link(kernel_of(PRODUCT["link"]), alpha)
     return found.overlap.diagonal()[-1:], found.overlap_error.diagonal()[-1:]
 
 
@@ -141,11 +143,10 @@ ROUTES = (
         "monte-carlo",
         _link_cases,
         _link,
-        lambda s: _stored("product", PRODUCT, s["alpha"]),
-        "8192 points, stored",
+        lambda s: _link_fine(s["alpha"]),
+        "a quadrature over the fibres",
         ordinary=lambda s: s["alpha"] in FAR,
         sample=1,
-        again=_link_fine,
     ),
     Route(
         "evolve, one layer of rank 3, sampled",

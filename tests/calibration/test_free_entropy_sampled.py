@@ -16,11 +16,11 @@ def _cases(rng: np.random.Generator) -> list[Settings]:
         {
             **stored[k % len(stored)],
             "alpha": float(rng.uniform(0.1, 2)),
-            "samples": int(rng.choice([32, 64, 128])),
+            "samples": int(rng.choice([64, 128, 256])),
             "replicas": int(rng.choice([4, 8, 16])),
             "seed": k,
         }
-        for k in range(600)
+        for k in range(240)
     ]
 
 
