@@ -1,6 +1,7 @@
 """Prediction errors of links of at most three entries by quadrature over all of them, in the axes of the overlap."""
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from ..channel.averages import ROUNDING, SAFETY
 from ..model.links import LinkKernel
 from ..quadrature.conditional import Fineness, normal_rule
+from .finer_rules import by_finer_rules
 
 __all__ = ["GridErrors"]
 
@@ -18,9 +20,8 @@ _RULES = {
     2: (Fineness(2.0, 10, 9.0), Fineness(1.3, 13, 9.5), Fineness(0.8, 17, 10.0)),
     3: (Fineness(3.0, 12, 8.4), Fineness(1.8, 14, 9.0)),
 }
-# The next rule is taken while two differ by more than this of the square of the output; from the second number on
-# the last two have not converged, and samples are as good.
-_AGREE, _UNRESOLVED = 1e-11, 1e-5
+# Differences of the last two, over the square of the output, from which on samples are as good.
+_UNRESOLVED = 1e-5
 
 
 class GridErrors:
@@ -55,15 +56,10 @@ class GridErrors:
         ----------
         q : ndarray, shape (P, P)
         """
-        before, gap, size, found = np.full(1, np.inf), np.full(1, np.inf), 1.0, np.zeros(2)
-        for rule in self._rules:
-            found, size = self._by(q, rule)
-            gap = np.abs(found - before)
-            if (gap <= _AGREE * size).all():
-                break
-            before = found
-        if not (np.isfinite(found).all() and (gap <= _UNRESOLVED * size).all()):
+        refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED)
+        if refined is None:
             return None
+        found, gap, size = refined
         off, noise = SAFETY * gap + ROUNDING * size, self._kernel.label_noise
         return (found, off) if noise is None else (noise.seen(found), noise.prediction[0] @ off)
 

@@ -105,8 +105,7 @@ def evolve(
     """
     check_effort(alpha, samples, replicas, tol, max_iter)
     _check(kernel, inner, noiseless)
-    law = as_prior(prior)
-    seed, generator = seeded(rng)
+    law, (seed, generator) = as_prior(prior), seeded(rng)
     q, mask = _first(kernel, start)
 
     def solve(fibres: bool, samples: int, inner: int) -> tuple[Solution, LinkChannel]:
@@ -132,17 +131,8 @@ def evolve(
         return as_accurate_link(partial(solve, fibres), checked(accuracy, *LINK_RANGE, "a link"), int(samples), inner)
 
     solution, channel = by_fibres_or_samples(found)
-    origin = Origin.of(
-        kernel,
-        start=start,
-        samples=samples,
-        replicas=replicas,
-        inner=inner,
-        tol=tol,
-        max_iter=max_iter,
-        seed=seed,
-        **({} if accuracy is None else {"accuracy": accuracy}),
-    )
+    effort = {"samples": samples, "replicas": replicas, "inner": inner, "tol": tol, "max_iter": max_iter, "seed": seed}
+    origin = Origin.of(kernel, start=start, **effort, **({} if accuracy is None else {"accuracy": accuracy}))
     result = stated_with(law, finish(solution, channel, seed, generator, origin, predicted))
     if throw and not result.converged:
         raise ConvergenceError(result.status)

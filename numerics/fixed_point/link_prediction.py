@@ -12,15 +12,15 @@ from ..channel.averages import ROUNDING, SAFETY
 from ..model.link_terms import Term, terms_of
 from ..model.links import LinkKernel
 from ..quadrature.conditional import Fineness, Marks, Piecewise, given, normal_rule, product_mean, resolved
+from .finer_rules import by_finer_rules
 
 __all__ = ["LinkErrors"]
 
 Array = NDArray[np.float64]
 
-# Panels, coarse to fine; the next ones are taken while two differ by more than this of the variance of the output.
+# Panels, coarse to fine.
 _RULES = (Fineness(2.0, 10, 13.0), Fineness(1.4, 13, 13.5), Fineness(0.9, 17, 14.0))
-_AGREE = 1e-11
-# Relative differences of the last two from which on a sum has not converged, and samples are as good.
+# Differences of the last two, over the variance of the output, from which on samples are as good.
 _UNRESOLVED = 1e-6
 
 
@@ -99,17 +99,15 @@ class _Sum(NamedTuple):
 
 def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
     """Errors of one output at overlaps of its variables, by finer panels until two of them agree."""
-    before, gap, size = np.full(1, np.inf), np.full(1, np.inf), 1.0
-    for rule in _RULES:
-        with np.errstate(all="ignore"):
-            size = sum(float(given(f, np.zeros(1), 1.0, rule)[1][0]) for f in one.functions)
-            found = _errors(one, overlap, rule)
-            gap = np.abs(found - before)
-        if (gap <= _AGREE * size).all():
-            break
-        before = found
-    if not (np.isfinite(found).all() and (gap <= _UNRESOLVED * size).all()):
+
+    def by(rule: Fineness) -> tuple[Array, float]:
+        size = sum(float(given(f, np.zeros(1), 1.0, rule)[1][0]) for f in one.functions)
+        return _errors(one, overlap, rule), size
+
+    refined = by_finer_rules(by, _RULES, _UNRESOLVED)
+    if refined is None:
         return None
+    found, gap, size = refined
     return found, SAFETY * gap + len(one.functions) ** 2 * ROUNDING * size
 
 

@@ -147,8 +147,7 @@ def gamp(
     troiani2025, Algorithm 1, (104)-(117).
     """
     require("gamp", model)
-    prior = as_prior(prior)
-    chosen = choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
+    prior, chosen = as_prior(prior), choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
     loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
@@ -161,8 +160,7 @@ def gamp(
             newest, best = image(weights, covariance)
             # What the estimate owes to past scores is a mixture likewise.
             samples.remember(newest, old)
-            moved = guarded((1 - old) * best + old * weights)
-            return moved, (1 - old) * newest + old * covariance, newest
+            return guarded((1 - old) * best + old * weights), (1 - old) * newest + old * covariance, newest
 
         result = loop.run(
             advance,
