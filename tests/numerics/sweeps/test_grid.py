@@ -157,7 +157,7 @@ def test_parameters_of_a_point_are_those_that_its_numbers_depend_on():
     prior = ("density", "prior")
     effort = ("accuracy", "max_iter", "nodes", "replicas", "samples", "seed", "start", "tol")
     assert set(tasks.TASKS["evolve"].canonical({"alpha": 0.5})) == {"alpha", *model, *prior, *effort}
-    threshold = ("digits", "given", "layer", "replicas", "rigorous", "samples", "seed", "staircase")
+    threshold = ("accuracy", "digits", "given", "layer", "replicas", "rigorous", "samples", "seed", "staircase")
     assert set(tasks.TASKS["threshold"].canonical({})) == {*model, *prior, *threshold}
     with pytest.raises(ValueError, match="task evolve has no parameter 'plot'"):
         tasks.TASKS["evolve"].canonical({"alpha": 0.5, "plot": "picture.png"})
@@ -214,7 +214,7 @@ BAD = [
     ("task = 'threshold'\naxes = 3", "axes must be a table"),
     ("task = 'threshold'\n[axes]\nskip = []", "axis skip is empty"),
     ("task = 'threshold'\n[axes]\nskip = 1", "axis skip must be a list of values"),
-    ("task = 'threshold'\n[axes]\nalpha = [1]", "task threshold has no parameter 'alpha'; it has activation, beta"),
+    ("task = 'threshold'\n[axes]\nalpha = [1]", "task threshold has no parameter 'alpha'; it has accuracy, activation, beta"),
     ("task = 'threshold'\n[fixed]\nwidth = 2\n[axes]\nskip = [1]", "no parameter 'width'"),
     ("task = 'threshold'\n[fixed]\nworkers = 2\n[axes]\nskip = [1]", "workers is no parameter of a point"),
     ("task = 'threshold'\n[fixed]\njson = true\n[axes]\nskip = [1]", "no parameter 'json'"),
