@@ -214,7 +214,7 @@ BAD = [
     ("task = 'threshold'\naxes = 3", "axes must be a table"),
     ("task = 'threshold'\n[axes]\nskip = []", "axis skip is empty"),
     ("task = 'threshold'\n[axes]\nskip = 1", "axis skip must be a list of values"),
-    ("task = 'threshold'\n[axes]\nalpha = [1]", "task threshold has no parameter 'alpha'; it has accuracy, activation, beta"),
+    ("task = 'threshold'\n[axes]\nalpha = [1]", "no parameter 'alpha'; it has accuracy, activation, beta"),
     ("task = 'threshold'\n[fixed]\nwidth = 2\n[axes]\nskip = [1]", "no parameter 'width'"),
     ("task = 'threshold'\n[fixed]\nworkers = 2\n[axes]\nskip = [1]", "workers is no parameter of a point"),
     ("task = 'threshold'\n[fixed]\njson = true\n[axes]\nskip = [1]", "no parameter 'json'"),
