@@ -24,7 +24,7 @@ def student(replicas: int) -> float:
     Examples
     --------
     >>> print(f"{student(4):.2f} {student(8):.2f} {student(64):.2f}")
-    3.07 1.51 1.02
+    3.07 1.51 1.04
     """
     from scipy.special import stdtrit
 
@@ -47,7 +47,7 @@ def standard_error(values: ArrayLike) -> NDArray[np.float64]:
     Examples
     --------
     >>> print(f"{standard_error([1.0, 2.0, 3.0, 4.0]):.3f}")
-    1.983
+    1.984
     """
     found = np.asarray(values, np.float64)
     count = len(found)

@@ -52,7 +52,7 @@ class Link:
     Examples
     --------
     >>> Link("abs(h[1])").describe()
-    'y = Abs(h_1_1)'
+    'y = Abs(h_1_1), P=1, M=1'
     """
 
     text: str

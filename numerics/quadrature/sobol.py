@@ -82,8 +82,9 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     Examples
     --------
     >>> import numpy as np
-    >>> sobol(2, 4, np.random.default_rng(0)).mean(axis=0).round(1)
-    array([0.5, 0.5])
+    >>> np.sort((4 * sobol(2, 4, np.random.default_rng(0))).astype(int), axis=0).T  # one in each quarter
+    array([[0, 1, 2, 3],
+           [0, 1, 2, 3]])
     """
     if count < 1 or count & (count - 1) or count > _MOST:
         raise ValueError(f"a Sobol sequence is balanced at powers of two up to 2^{_BITS}, got {count} points")
