@@ -86,7 +86,7 @@ def _found(args: argparse.Namespace, workers: Workers) -> Outcome:
     if args.transitions:
         return _transitions(args, workers)
     found, name = answer_of(args, workers)
-    free, points, status, _, _ = found
+    free, points, status = found.free, found.points, found.status
     best, about = points[0], about_of(args, free.output, name)
     optimal = al.free_energy.bayes_optimal(free, best, rng=args.seed)
     finite = math.isfinite(best.free_entropy.value)

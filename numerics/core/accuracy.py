@@ -2,16 +2,29 @@
 
 import math
 from collections.abc import Callable
-from typing import Generic, Literal, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-__all__ = ["LINK_RANGE", "ROOM", "Attempt", "Effort", "as_accurate", "checked", "is_reached", "not_reached"]
+__all__ = [
+    "LINK_RANGE",
+    "RANGE",
+    "ROOM",
+    "Attempt",
+    "By",
+    "Effort",
+    "as_accurate",
+    "checked",
+    "is_reached",
+    "not_reached",
+    "stated",
+]
 
 #: Errors up to so many times the accuracy asked for are what a last step leaves.
 ROOM = 1.1
-#: What can be asked for of a link.
-LINK_RANGE = (1e-12, 0.1)
+#: What can be asked for of overlaps of a link, and of those of networks and of free entropies.
+LINK_RANGE, RANGE = (1e-12, 0.1), (1e-10, 0.1)
 # Most points per randomisation, and times the nodes of a posterior; finest rules.
 _MOST, _MOST_INNER, _FINEST = 2**16, 16, 1e-10
 # Points of the next attempt in units of the last; how much finer the rules of one attempt are at most.
@@ -21,7 +34,23 @@ _SHARE = 0.8
 # Four times the points halve what scatters; what falls by less than this is a bias that more nodes diminish.
 _FALLS = 0.75
 
+#: What makes errors smaller: more samples, finer rules, or nothing, as the finest averages were taken.
+By: TypeAlias = Literal["samples", "rules", "all"]
+
 Found = TypeVar("Found")
+
+
+class _Result(Protocol):
+    """A dataclass with a status, and `reached`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def status(self) -> str:
+        """A sentence."""
+
+
+Stated = TypeVar("Stated", bound=_Result)
 
 
 def checked(accuracy: object, least: float, largest: float, what: str) -> float:
@@ -79,8 +108,7 @@ class Attempt(NamedTuple, Generic[Found]):
     converged : bool
     beyond_doubt : bool
         False where more than its error is uncertain, so that it does not count as reached.
-    by : {"samples", "rules", "all"}
-        What makes errors smaller: more samples, finer rules, or nothing, as the finest averages were taken.
+    by : By
     """
 
     found: Found
@@ -88,7 +116,7 @@ class Attempt(NamedTuple, Generic[Found]):
     accuracy: float
     converged: bool
     beyond_doubt: bool
-    by: Literal["samples", "rules", "all"]
+    by: By
 
     @property
     def times(self) -> float:
@@ -110,6 +138,13 @@ class Attempt(NamedTuple, Generic[Found]):
             would = f"about 2^{math.ceil(math.log2(wanted))} would reach it (samples)"
             return f"{start}: {effort.samples} points leave {self.error:.1g}, {would}"
         return f"{start}: the finest averages leave {self.error:.1g}"
+
+
+def stated(at: Attempt[Stated], effort: Effort | None = None) -> Stated:
+    """What an attempt gave; where the accuracy is not reached, marked as that, with the sentence in its status."""
+    if at.reached:
+        return at.found
+    return replace(at.found, reached=False, status=f"{at.found.status}; {at.missed(effort)}")
 
 
 def as_accurate(solve: Callable[[Effort], Attempt[Found]], first: Effort) -> tuple[Attempt[Found], Effort]:

@@ -2,27 +2,29 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
 
-from ..core.accuracy import Attempt, Effort, as_accurate, checked, is_reached, not_reached
+from ..core.accuracy import RANGE, Attempt, By, Effort, as_accurate, checked, is_reached, not_reached, stated
 from ..core.shown import few_lines
 from ..priors import Prior
 from .entropy import FreeEntropy
 from .landscape import Landscape, landscape
-from .located import Located, located
+from .located import located
 from .points import StationaryPoint
 from .psi_out import OutputEntropy
 from .thresholds import Transitions, transitions
 
-__all__ = ["Answer", "accurate_landscape", "accurate_transitions", "answered"]
+__all__ = ["USUAL", "Answer", "accurate_landscape", "accurate_transitions", "answered"]
 
-# What can be asked for, the coarsest averages it begins with, and most points of a landscape along an axis.
-_RANGE, _COARSEST, _MOST_POINTS = (1e-10, 0.1), 1e-2, 65
+#: Relative accuracy of averages by rules where no accuracy is asked for, and the coarsest where one is.
+USUAL = 1e-2
+# Most points of a landscape along an axis.
+_MOST_POINTS = 65
 
 
 @few_lines
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     """Stationary points of a free entropy, and what is known of them.
 
     Attributes
@@ -78,21 +80,17 @@ def answered(
 
     def answer(effort: Effort) -> Answer:
         free = make(effort)
-        found: Located = located(free, starts=starts, rng=rng)
-        return Answer(free, *found)
+        return Answer(free, *located(free, starts=starts, rng=rng))
 
     if accuracy is None:
         return answer(first)
-    asked = checked(accuracy, *_RANGE, "free entropies")
+    asked = checked(accuracy, *RANGE, "free entropies")
 
     def attempt(effort: Effort) -> Attempt[Answer]:
         found = answer(effort)
         return Attempt(found, found.error, asked, found.converged, True, _by(found.free.output))
 
-    at, effort = as_accurate(attempt, first._replace(fine=min(_COARSEST, asked)))
-    if at.reached:
-        return at.found
-    return at.found._replace(reached=False, status=f"{at.found.status}; {at.missed(effort)}")
+    return stated(*as_accurate(attempt, first._replace(fine=min(USUAL, asked))))
 
 
 def accurate_transitions(
@@ -120,20 +118,17 @@ def accurate_transitions(
     ValueError
         The accuracy is not a number in its range; or as `transitions`.
     """
-    asked = checked(accuracy, *_RANGE, "transitions")
+    asked = checked(accuracy, *RANGE, "transitions")
 
     def attempt(effort: Effort) -> Attempt[Transitions]:
         output = make(effort)
         found = transitions(output, prior, closest=closest)
         return Attempt(found, found.error, asked, True, True, _by(output))
 
-    at, effort = as_accurate(attempt, first._replace(fine=min(_COARSEST, asked)))
-    return (
-        at.found if at.reached else replace(at.found, reached=False, status=f"{at.found.status}; {at.missed(effort)}")
-    )
+    return stated(*as_accurate(attempt, first._replace(fine=min(USUAL, asked))))
 
 
-def _by(output: OutputEntropy) -> Literal["samples", "rules"]:
+def _by(output: OutputEntropy) -> By:
     """What makes its averages finer."""
     return "samples" if output.how == "monte-carlo" else "rules"
 
@@ -148,5 +143,5 @@ def accurate_landscape(
             return found, answer
         if 2 * points - 1 > _MOST_POINTS:
             left = f"{not_reached(accuracy)}: {points} points along an axis leave {found['error']:.1g}"
-            return found, answer._replace(reached=False, status=f"{answer.status}; {left}")
+            return found, replace(answer, reached=False, status=f"{answer.status}; {left}")
         points = 2 * points - 1

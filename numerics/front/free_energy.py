@@ -16,7 +16,13 @@ from attnlimits.numerics.free_energy import (
     output_entropy,
     stationary_points,
 )
-from attnlimits.numerics.free_energy.accurate import Answer, accurate_landscape, accurate_transitions, answered
+from attnlimits.numerics.free_energy.accurate import (
+    USUAL,
+    Answer,
+    accurate_landscape,
+    accurate_transitions,
+    answered,
+)
 from attnlimits.numerics.free_energy.landscape import landscape
 from attnlimits.numerics.free_energy.located import located
 from attnlimits.numerics.free_energy.pictures import draw, draw_stationary
@@ -52,10 +58,6 @@ __all__ = [
     "transitions",
     "usual_samples",
 ]
-
-
-# Relative accuracy of averages by rules where no accuracy of the answer is asked for.
-_USUAL = 1e-2
 
 
 def answer(
@@ -108,7 +110,7 @@ def answer(
     def make(effort: Effort) -> FreeEntropy:
         return FreeEntropy(_output(model, settings | {"rng": rng}, effort), alpha, prior)
 
-    first = Effort(usual_samples(model) if samples is None else samples, fine=_USUAL)
+    first = Effort(usual_samples(model) if samples is None else samples, fine=USUAL)
     return answered(make, accuracy, first, starts=starts, rng=rng)
 
 
@@ -182,7 +184,7 @@ def transitions(
     if accuracy is None:
         return transitions_of(entropy_of(model, **settings), prior, closest=closest)
     samples = settings.pop("samples", None) or usual_samples(model)
-    first = Effort(samples, fine=_USUAL)
+    first = Effort(samples, fine=USUAL)
     make = partial(_output, model, settings)
     return accurate_transitions(make, prior, accuracy, first, closest)
 

@@ -21,8 +21,14 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def ask(text: str, **options: object) -> argparse.Namespace:
-    usual: dict[str, object] = {"noise": "0", "digits": None, "staircase": False, "given": None, "out": None}
-    usual["accuracy"] = None
+    usual: dict[str, object] = {
+        "noise": "0",
+        "digits": None,
+        "staircase": False,
+        "given": None,
+        "out": None,
+        "accuracy": None,
+    }
     return argparse.Namespace(link=text, prior="gaussian", density=None, **usual | options)
 
 

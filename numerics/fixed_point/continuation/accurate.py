@@ -1,11 +1,10 @@
 """Curves of any model, and those whose overlaps are as accurate as asked: by as fine rules or samples as it takes."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from ...core.accuracy import LINK_RANGE, Attempt, Effort, as_accurate, checked
+from ...core.accuracy import LINK_RANGE, RANGE, Attempt, By, Effort, as_accurate, checked, stated
 from ...model.described import Model
 from ...model.link import Link
 from ...model.network import Network
@@ -16,8 +15,8 @@ from .records import CurveResult
 
 __all__ = ["model_curve"]
 
-# Of networks: what can be asked for, the coarsest rules, and the tolerance of fixed points in units of the accuracy.
-_RANGE, _COARSEST, _REST = (1e-10, 0.1), 1e-3, 0.1
+# The coarsest rules of networks, and the tolerance of fixed points in units of the accuracy.
+_COARSEST, _REST = 1e-3, 0.1
 _TOL = 1e-5
 
 
@@ -56,7 +55,7 @@ def model_curve(
     if accuracy is None:
         return _followed(model, points, keep=keep, **settings)
     link = isinstance(model, Link)
-    accuracy = checked(accuracy, *(LINK_RANGE if link else _RANGE), "a link" if link else model.describe())
+    accuracy = checked(accuracy, *(LINK_RANGE if link else RANGE), "a link" if link else model.describe())
     rules = isinstance(model, Network) and TWO_LAYER_QUADRATURE.serves(model)
     settings["tol"] = min(settings.get("tol", _TOL), _REST * accuracy)
     samples, exact = settings.pop("samples", None), settings.pop("exact", 1024)
@@ -65,13 +64,11 @@ def model_curve(
         made = settings | {"samples": effort.samples, "keep": file}
         return _followed(model, points, **(made if link else made | {"accuracy": effort.fine}))
 
-    files = _Files(keep)
-    first = Effort(samples or usual_samples(exact if link else model, exact), fine=min(accuracy, _COARSEST))
+    files, usual = _Files(keep), exact if link else usual_samples(model, exact)
+    first = Effort(samples or usual, fine=min(accuracy, _COARSEST))
     at, effort = as_accurate(lambda effort: _attempt(follow(effort, files.next()), accuracy, rules), first)
     files.clear()
-    return (
-        at.found if at.reached else replace(at.found, reached=False, status=f"{at.found.status}; {at.missed(effort)}")
-    )
+    return stated(at, effort)
 
 
 def _followed(model: Model, values: list[float], **settings: Any) -> CurveResult:
@@ -82,7 +79,7 @@ def _followed(model: Model, values: list[float], **settings: Any) -> CurveResult
 
 
 def _attempt(found: CurveResult, accuracy: float, rules: bool) -> Attempt[CurveResult]:
-    by: Literal["samples", "rules", "all"] = "samples" if found.how == "monte-carlo" else "rules" if rules else "all"
+    by: By = "samples" if found.how == "monte-carlo" else "rules" if rules else "all"
     error = found.largest_error(absolute=by != "rules")
     return Attempt(found, error, accuracy, found.converged, True, by)
 

@@ -6,7 +6,7 @@ They carry the exact form of the table of derived thresholds where it has the li
 import math
 from dataclasses import replace
 
-from ...core.accuracy import LINK_RANGE, Attempt, checked
+from ...core.accuracy import LINK_RANGE, Attempt, checked, stated
 from ...model.link import Link
 from ...model.links import LinkKernel
 from ...priors import GAUSSIAN, Prior, as_prior
@@ -89,8 +89,7 @@ def link_staircase(
     stairs = _climbed(link, digits, given, as_prior(prior))
     if asked is None:
         return stairs
-    at = Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all")
-    return stairs if at.reached else replace(stairs, reached=False, status=f"{stairs.status}; {at.missed()}")
+    return stated(Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all"))
 
 
 def _climbed(link: Link, digits: int | None, given: Given, prior: Prior) -> LinkStaircase:
