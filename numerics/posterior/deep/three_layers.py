@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...quadrature.rules import normal_qmc
+from ..pieces import PIECES, SETS, moments_of
 from .effort import Outputs, scatter
 from .mixture import SUMS, Nodes, Prior, mixture_sums
-from .sampled import PAIRS, PIECES, SETS, SampledPosterior, moments_of
+from .sampled import PAIRS, SampledPosterior
 
 __all__ = ["MixturePosterior"]
 

@@ -11,7 +11,7 @@ from attnlimits.numerics.channel.pieces import debiased, linear, product
 from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.deep.mixture import SUMS, Nodes, Prior, mixture_sums
-from attnlimits.numerics.posterior.deep.sampled import PIECES, moments_of
+from attnlimits.numerics.posterior.pieces import PIECES, moments_of
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 pytestmark = pytest.mark.usefixtures("few_means")

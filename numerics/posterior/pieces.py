@@ -1,0 +1,61 @@
+"""Moments of a posterior by two independent sets of nodes, and by pieces of these, from sums over the pieces.
+
+By pieces one sees what a ratio of two sums over few nodes is off by (`channel.pieces`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PIECES", "SETS", "Pieces", "moments_of"]
+
+Array = NDArray[np.float64]
+
+#: Pieces of each set of nodes, and sets of moments: by each set and by both, and by halves and quarters of each set.
+PIECES, SETS = 4, 7
+
+
+class Pieces(NamedTuple):
+    """Posterior moments by the first set of nodes, by the second, and by both; and the same by pieces of them.
+
+    These show what a ratio of two sums over few nodes is off by: means over the halves of the first set, of the second,
+    and means over the quarters of the first set, of the second.
+
+    Attributes
+    ----------
+    means : list of ndarray, shape (n, L, M)
+        E[h | y].
+    seconds : list of ndarray, shape (n, L, M, M)
+        E[h_l h_l^T | y] of each layer.
+    """
+
+    means: list[Array]
+    seconds: list[Array]
+
+
+def moments_of(sums: Array) -> tuple[Array, int]:
+    """The k moments of sums (n, 2 PIECES, 1 + k), shape (n, SETS, k), as of `Pieces`; and how many rows have no node.
+
+    Those rows have none in one of the two sets; of pieces without nodes the means are those of the others.
+    """
+    n, _, width = sums.shape
+    quarters = sums.reshape(n, 2, PIECES, width)
+    halves = quarters.reshape(n, 2, 2, PIECES // 2, width).sum(axis=3)
+    sets = halves.sum(axis=2)
+    lost = int((~(np.isfinite(sets).all(axis=2) & (sets[..., 0] > 0))).any(axis=1).sum())
+    out = np.empty((n, SETS, width - 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        out[:, :2] = sets[..., 1:] / sets[..., :1]
+        whole = sets.sum(axis=1)
+        out[:, 2] = whole[:, 1:] / whole[:, :1]
+    out[:, 3:5], out[:, 5:] = _mean_moments(halves), _mean_moments(quarters)
+    return out, lost
+
+
+def _mean_moments(sums: Array) -> Array:
+    """Mean over the pieces, (n, 2, pieces, 1 + k), of their moments, without those that have no node."""
+    mass = sums[..., :1]
+    found = mass > 0
+    count = np.maximum(found.sum(axis=2), 1)
+    return np.asarray((sums[..., 1:] * np.where(found, 1 / np.where(found, mass, 1.0), 0.0)).sum(axis=2) / count)
