@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from ..core.cluster_pool import Workers
 from ..model.network import Network
 from ..posterior.charts.posterior import ChartMoments, ChartPosterior
-from .averages import Averages, ChannelBase, matrix_root, regression
-from .halves import excess, product
+from ..posterior.pieces import SETS
+from .averages import Averages, ChannelBase, matrix_root
+from .pieces import controlled, linear, product
 from .structure import Entries, structure
 
 __all__ = ["ChartChannel", "Operator"]
 
 Array = NDArray[np.float64]
-Moments = Sequence[Array]
 
 # Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
 _NARROW = 0.7
@@ -62,7 +62,7 @@ class _Sampled(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """By each half of the nodes and by all: g = V^{-1} (E[h] - omega), and sum_m E[u_m u_m^T] - V^{-1}."""
+    """By sets of nodes and pieces of them: g = V^{-1} (E[h] - omega), and sum_m E[u_m u_m^T] - V^{-1}."""
 
     first: list[Array]
     second: list[Array]
@@ -72,8 +72,8 @@ class ChartChannel(ChannelBase):
     """Averages of a network by its chart.
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
-    an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
-    halves with the whole estimates it, half of it is taken off, and half is what may be left (`Averages.bias`).
+    an average. What is left is the bias of a ratio of two sums: halves and quarters of the nodes estimate it, of every
+    average with its control variates. It is taken off, and `Averages.bias` is what may be left (`pieces`).
 
     Parameters
     ----------
@@ -129,20 +129,20 @@ class ChartChannel(ChannelBase):
         silent = {row for group in growing for row in group}
         found = self._moments(q)
         scores = _scores(found)
+        controls = self._controls(q, found, scores)
         shape = (self._replicas, len(q), len(q))
         out, bias = np.zeros(shape), np.zeros(shape[1:])
         for entries in self.structure.shared:
             if entries[0][0] in silent:
                 continue
-            of_each, left = self._score(entries, scores)
+            of_each, left = self._score(entries, scores, controls)
             for i, j in entries:
                 out[:, i, j] = out[:, j, i] = of_each
                 bias[i, j] = bias[j, i] = left
         growth, off = np.full(shape[:2], np.nan), np.zeros(shape[1])
         for group in growing:
             rows = list(group)
-            seconds = [second[:, rows][:, :, :, rows] for second in found.moments.second]
-            rates, _, off[rows] = self._table(group, seconds, found.h[:, rows]).largest()
+            rates, _, off[rows] = self._table(group, found.moments, found.h[:, rows]).largest()
             growth[:, rows] = rates[:, None]
         return Averages(out, growth, bias, "monte-carlo", growth_bias=off)
 
@@ -160,9 +160,10 @@ class ChartChannel(ChannelBase):
         """
         _, _, precision, moments = self._moments(q)
         prior = np.einsum("ik,mn->imkn", np.linalg.inv(precision), np.eye(self.model.tokens))
+        rows = range(len(q))
         first, other = (
-            second - np.einsum("nim,nkp->nimkp", mean, mean) - prior
-            for mean, second in zip(moments.mean[:2], moments.second[:2], strict=True)
+            moments.second(rows, k) - np.einsum("nim,nkp->nimkp", moments.mean[k], moments.mean[k]) - prior
+            for k in range(2)
         )
         first, other = (np.einsum("ai,nimkp,kb->nambp", precision, x, precision, optimize=True) for x in (first, other))
         both = np.einsum("nimkp,njmlp->ijkl", first, other, optimize=True) / len(first)
@@ -200,23 +201,17 @@ class ChartChannel(ChannelBase):
         outputs = np.append(h @ self._posterior.layout.modes, self._noise, axis=1)
         nothing = self._posterior(outputs, np.zeros_like(h), np.eye(len(q)), second=False)
         values = [here - there for here, there in zip(moments.log_z, nothing.log_z, strict=True)]
+        value = linear(values)
         u, size = precision @ (h - omega), h[0].size
         controls = [
             (u * (h - omega)).sum(axis=(1, 2)) - size,
             (h**2).sum(axis=(1, 2)) - size,
             (omega**2).sum(axis=(1, 2)) - self.model.tokens * np.trace(q),
         ]
-        offs = [np.zeros(len(h))] * len(controls)
-        if values[2].std() < _NARROW:
+        if value[0].std() < _NARROW:
             # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
-            inverse = [np.exp(-value) - 1 for value in values]
-            controls.append(inverse[2])
-            offs.append(excess(inverse))
-        columns = np.stack(controls, axis=1)
-        weights = regression(values[2], columns)
-        left = 0.5 * (excess(values) - np.stack(offs, axis=1) @ weights)
-        controlled = values[2] - left - columns @ weights
-        return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
+            controls.append(linear([np.exp(-value) - 1 for value in values]))
+        return controlled(value, controls, self._replicas)
 
     def _moments(self, q: Array) -> "_Sampled":
         """Those at q; the latest are kept, as slopes are asked for where averages have just been taken."""
@@ -234,27 +229,36 @@ class ChartChannel(ChannelBase):
         modes = self._posterior.layout.modes.T
         return _Sampled(h @ modes, omega @ modes, np.asarray(np.linalg.inv(v), np.float64), moments)
 
-    def _score(self, entries: Entries, scores: "_Scores") -> tuple[Array, float]:
+    def _score(self, entries: Entries, scores: "_Scores", controls: list[Array]) -> tuple[Array, float]:
         """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by.
 
-        The control is E[u u^T | y] - V^{-1}, u = V^{-1} (h - omega): outputs have one law at all omega, whose second
-        derivatives vanish. The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to
-        H^2 times the mean.
+        The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to H^2 times the mean.
         """
-        values, offs, controls, control_offs = [], [], [], []
-        for i, j in entries:
-            value, off = product([x[:, i] for x in scores.first], [x[:, j] for x in scores.first])
-            control = [square[:, i, j] for square in scores.second]
-            values.append(value)
-            offs.append(off)
-            controls.append(control[2])
-            control_offs.append(excess(control))
-        value, off, control, control_off = (np.mean(part, axis=0) for part in (values, offs, controls, control_offs))
-        weight = regression(value, control[:, None])[0]
-        left = 0.5 * (off - weight * control_off)
-        controlled = value - weight * control - left
+        products = [product([x[:, i] for x in scores.first], [x[:, j] for x in scores.first]) for i, j in entries]
+        of_each, left = controlled(np.mean(products, axis=0), controls, self._replicas)
         times = self.model.heads**2
-        return times * controlled.reshape(self._replicas, -1).mean(axis=1), times * float(abs(left.mean()))
+        return times * of_each, times * left
+
+    def _controls(self, q: Array, found: "_Sampled", scores: "_Scores") -> list[Array]:
+        """Controls of all entries, the mean of each kind over the entries that symmetry makes alike.
+
+        E[u u^T | y] - V^{-1}, u = V^{-1} (h - omega): outputs have one law at all omega, whose second derivatives
+        vanish. Where something is known, omega omega^T less its mean, and omega g^T, as g has none given omega.
+        """
+        tokens, omega = self.model.tokens, found.omega
+        controls = []
+        for entries in self.structure.shared:
+            controls.append(linear([np.mean([x[:, i, j] for i, j in entries], axis=0) for x in scores.second]))
+            if not q[entries[0][0]].any():
+                continue
+            squares = [(omega[:, i] * omega[:, j]).sum(axis=1) - tokens * q[i, j] for i, j in entries]
+            controls.append(np.mean(squares, axis=0))
+            crossed = [
+                [0.5 * (omega[:, i] * x[:, j] + omega[:, j] * x[:, i]).sum(axis=1) for i, j in entries]
+                for x in scores.first
+            ]
+            controls.append(linear([np.mean(part, axis=0) for part in crossed]))
+        return controls
 
     def operators_at_rest(self, groups: Sequence[tuple[int, ...]]) -> list[Operator]:
         """Operator (15) from zero overlap on the overlaps that symmetries leave of each of some groups.
@@ -269,16 +273,14 @@ class ChartChannel(ChannelBase):
         modes = self._zeta @ self._posterior.layout.modes.T
         found = []
         for group in groups:
-            rows = list(group)
-            seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
-            found.append(self._table(group, seconds, modes[:, rows]))
+            found.append(self._table(group, moments, modes[:, list(group)]))
         return found
 
-    def _table(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Operator:
+    def _table(self, group: tuple[int, ...], moments: ChartMoments, h: Array) -> Operator:
         """Operator (15) on the overlaps of a group of zero overlap from second moments, and the basis it refers to."""
         size, tokens = len(group), self.model.tokens
         identity = np.eye(size * tokens).reshape(size, tokens, size, tokens)
-        moments = [second - identity for second in seconds]
+        parts = [moments.second(group, k) - identity for k in range(SETS)]
         true = np.einsum("nim,njk->nimjk", h, h) - identity
         place = {row: number for number, row in enumerate(group)}
         basis = []
@@ -290,21 +292,15 @@ class ChartChannel(ChannelBase):
                 basis.append(matrix / np.linalg.norm(matrix))
         table = np.empty((self._replicas, len(basis), len(basis)))
         bias = np.empty(table.shape[1:])
-        lost = excess(moments)
         for s, t in itertools.combinations_with_replacement(range(len(basis)), 2):
-            value = 0.5 * (_operator(moments[0], moments[1], basis[s], basis[t]))
-            value += 0.5 * _operator(moments[1], moments[0], basis[s], basis[t])
-            crossed = 0.5 * (_operator(moments[2], true, basis[s], basis[t]))
-            crossed += 0.5 * _operator(true, moments[2], basis[s], basis[t])
-            known = _operator(true, true, basis[s], basis[t]) - _operator_of_normals(basis[s], basis[t], tokens)
-            # What a ratio of two sums is off by, from the halves and the whole; half of it is taken off (`_score`).
-            off = _operator(lost, moments[2], basis[s], basis[t]) + _operator(moments[2], lost, basis[s], basis[t])
-            cross_off = 0.5 * (_operator(lost, true, basis[s], basis[t]) + _operator(true, lost, basis[s], basis[t]))
-            weights = regression(value, np.stack([value - crossed, known], axis=1))
-            left = 0.5 * (off - weights[0] * (off - cross_off))
-            controlled = value - weights[0] * (value - crossed) - weights[1] * known - left
-            table[:, s, t] = table[:, t, s] = controlled.reshape(self._replicas, -1).mean(axis=1)
-            bias[s, t] = bias[t, s] = abs(left.mean())
+            turned = [_turned(part, basis[s], basis[t]) for part in parts]
+            value = product(turned, [part.reshape(len(h), -1) for part in parts])
+            crossed = linear([(part * true.reshape(len(h), -1)).sum(axis=1) for part in turned])
+            known = (_turned(true, basis[s], basis[t]) * true.reshape(len(h), -1)).sum(axis=1)
+            known -= _operator_of_normals(basis[s], basis[t], tokens)
+            of_each, left = controlled(value, [value - crossed, known], self._replicas)
+            table[:, s, t] = table[:, t, s] = of_each
+            bias[s, t] = bias[t, s] = left
         times = self.model.heads**2
         return Operator(times * table, np.array(basis), times * bias)
 
@@ -313,21 +309,23 @@ def _scores(found: _Sampled) -> _Scores:
     """First and second derivatives of the density of the output by omega, over it."""
     _, omega, precision, moments = found
     squares = []
-    for mean, second in zip(moments.mean, moments.second, strict=True):
+    for k, mean in enumerate(moments.mean):
         crossed = np.einsum("nim,nkm->nik", mean, omega)
-        square = np.einsum("nimkm->nik", second) - crossed - crossed.transpose(0, 2, 1)
+        square = moments.square(k) - crossed - crossed.transpose(0, 2, 1)
         square += np.einsum("nim,nkm->nik", omega, omega)
         squares.append(precision @ square @ precision - omega.shape[2] * precision)
     return _Scores([precision @ (mean - omega) for mean in moments.mean], squares)
 
 
-def _operator(a: Array, b: Array, left: Array, right: Array) -> Array:
-    """Contract sum_{mm'} tr(L a_{mm'} R b_{mm'}^T), a and b of shape (n, P, M, P, M)."""
-    return np.asarray(np.einsum("ij,njmkl,kp,nimpl->n", left, a, right, b, optimize=True))
+def _turned(moments: Array, left: Array, right: Array) -> Array:
+    """L a_{mm'} R of second moments, shape (n, P, M, P, M), as rows."""
+    identity = np.eye(moments.shape[2])
+    turn = np.kron(np.kron(left.T, identity), np.kron(right, identity))
+    return np.asarray(moments.reshape(len(moments), -1) @ turn)
 
 
 def _operator_of_normals(left: Array, right: Array, tokens: int) -> float:
-    """The mean of `_operator` of h h^T - I with itself, h standard normal."""
+    """The mean of the product of h h^T - I, turned, with itself, h standard normal."""
     # E tr(L x_m x_m'^T R x_m' x_m^T) - 2 .. + ..: m = m' and m != m'.
     trace = float(np.trace(left) * np.trace(right))
     return tokens * (tokens * trace + float(np.sum(left * right)))

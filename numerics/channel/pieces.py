@@ -11,7 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["debiased", "largest_bias", "linear", "product"]
+from .averages import regression
+
+__all__ = ["controlled", "debiased", "largest_bias", "linear", "product"]
 
 Array = NDArray[np.float64]
 
@@ -50,6 +52,23 @@ def debiased(parts: Array) -> tuple[Array, float]:
     off = (first + next_order).sum(axis=1)
     left = float(np.abs(next_order.mean(axis=0)).sum()) + _LEFT * abs(float(off.mean()))
     return np.asarray(parts[0].sum(axis=1) - off), left
+
+
+def controlled(values: Array, controls: Sequence[Array], replicas: int) -> tuple[Array, float]:
+    """Replica means of values minus the regression on controls, and what their mean may be off by.
+
+    Parameters
+    ----------
+    values : ndarray, shape (3, n)
+        By all nodes, by half and by a quarter of them.
+    controls : sequence of ndarray, shape (3, n) or (n,)
+        Of zero mean, up to the bias of few nodes; those of shape (n,) have no nodes in them.
+    replicas : int
+    """
+    columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
+    weights = regression(values[0], columns[0])
+    of_each, left = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
+    return of_each.reshape(replicas, -1).mean(axis=1), left
 
 
 def largest_bias(nodes: int, beside: float) -> float:

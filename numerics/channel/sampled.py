@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ..core.cluster_pool import Workers, threads_of
 from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
-from .averages import NEARLY, Averages, ChannelBase, matrix_root, regression
+from .averages import NEARLY, Averages, ChannelBase, matrix_root
 from .deep.linearised import LEAST, MANY, TIMES, Linearised
-from .pieces import debiased, linear, product
+from .pieces import controlled, linear, product
 
 __all__ = ["DeepChannel"]
 
@@ -104,7 +104,7 @@ class DeepChannel(ChannelBase):
             values = product(moments, moments)
             crossed = linear([(moment * true).sum(axis=1) for moment in moments])
             known_mean = (true**2).sum(axis=1) - tokens * (tokens + 1)
-            growth[:, a], growth_bias[a] = self._controlled(values, [values - crossed, known_mean])
+            growth[:, a], growth_bias[a] = controlled(values, [values - crossed, known_mean], self._replicas)
         return Averages(out, growth, bias, "monte-carlo", growth_bias=growth_bias)
 
     def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, float]:
@@ -126,22 +126,7 @@ class DeepChannel(ChannelBase):
                 for mean, second in zip(known.means, known.seconds, strict=True)
             ]
             controls.append(precision[a, a] ** 2 * linear(squares) - tokens * precision[a, a])
-        return self._controlled(gg, controls)
-
-    def _controlled(self, values: Array, controls: list[Array]) -> tuple[Array, float]:
-        """Replica means of values minus the regression on controls, and what their mean may be off by.
-
-        Parameters
-        ----------
-        values : ndarray, shape (3, n)
-            By all nodes, by half and by a quarter of them.
-        controls : list of ndarray, shape (3, n) or (n,)
-            Of zero mean, up to the bias of few nodes; those of shape (n,) have no nodes in them.
-        """
-        columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
-        weights = regression(values[0], columns[0])
-        of_each, left = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
-        return of_each.reshape(self._replicas, -1).mean(axis=1), left
+        return controlled(gg, controls, self._replicas)
 
 
 class _Known(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PIECES", "SETS", "Pieces", "moments_of"]
+__all__ = ["PIECES", "SETS", "Pieces", "log_masses", "moments_of"]
 
 Array = NDArray[np.float64]
 
@@ -51,6 +51,28 @@ def moments_of(sums: Array) -> tuple[Array, int]:
         out[:, 2] = whole[:, 1:] / whole[:, :1]
     out[:, 3:5], out[:, 5:] = _mean_moments(halves), _mean_moments(quarters)
     return out, lost
+
+
+def log_masses(masses: Array) -> Array:
+    """Logarithms of the mean mass of a set from those of its pieces, (n, 2 PIECES), shape (n, SETS), as of `Pieces`.
+
+    Pieces without nodes have no logarithm: the mean is that of the others.
+    """
+    quarters = masses.reshape(len(masses), 2, PIECES)
+    halves = quarters.reshape(len(masses), 2, 2, PIECES // 2).sum(axis=3)
+    sets = halves.sum(axis=2)
+    out = np.empty((len(masses), SETS))
+    with np.errstate(divide="ignore"):
+        out[:, :2], out[:, 2] = np.log(sets), np.log(0.5 * sets.sum(axis=1))
+    out[:, 3:5], out[:, 5:] = _mean_logarithm(2 * halves), _mean_logarithm(PIECES * quarters)
+    return out
+
+
+def _mean_logarithm(masses: Array) -> Array:
+    """Mean over the pieces, (n, 2, pieces), of the logarithm of their mass, without those that have no node."""
+    found = masses > 0
+    logarithm = np.log(np.where(found, masses, 1.0))
+    return np.asarray(logarithm.sum(axis=2) / np.maximum(found.sum(axis=2), 1))
 
 
 def _mean_moments(sums: Array) -> Array:

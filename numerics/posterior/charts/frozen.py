@@ -123,7 +123,7 @@ def _draw(
     kept, first = 0, 0
     for half in range(2):
         first = kept
-        own = reference(Points(points.normal[half], points.broad[half], points.tails[half]))
+        own = reference(Points(points.normal[half], points.broad[half], points.tails[half], points.level[half]))
         kept = _draw_set(own, mixture, target, work.scratch, made, kept)
     return first, kept
 
@@ -135,7 +135,8 @@ def _draw_set(points: Points, mixture: Mixture, target: Target, scratch: Scratch
     data, omega, layout, precision = target.data, target.omega, target.layout, target.prior.precision
     log_base, log_weight, all_modes = made.log_base, made.log_weight, made.modes
     for node in range(mixture.from_prior + mixture.from_peaks):
-        if not draw_node(z, node, points, mixture, target):
+        level = (node - mixture.from_prior + 0.5) / mixture.from_peaks if node >= mixture.from_prior else -1.0
+        if not draw_node(z, node, level, points, mixture, target):
             continue
         density = log_mixture(z, mixture, target, work)
         for number in range(1 << len(signs)):

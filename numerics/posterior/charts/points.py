@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from ...core.quantiles import chi_squared_quantile
-from ...quadrature.sobol import sobol
+from ...quadrature.sobol import shifted, sobol
+from ..pieces import PIECES
 from ..student import freedom
 from .layout import LINE, Layout
 from .mixture import BROAD_FREEDOM
@@ -28,14 +29,18 @@ class Points(NamedTuple):
         Student with three degrees of freedom for variables on the line, uniform on (0, 1) for others.
     tails : ndarray, shape (.., nodes)
         sqrt(nu/chi^2_nu) of the peaks.
+    level : ndarray, shape (.., nodes)
+        Which part of the mixture draws a node, see `draw_node`. Each piece has half of its nodes from the prior, and
+        goes through the shares of the peaks from a random start: every peak has its share in the mean.
     """
 
     normal: Array
     broad: Array
     tails: Array
+    level: Array
 
 
-def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generator) -> Points:
+def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generator, *, shifts: int = 1) -> Points:
     """Points of so many nodes in each of two independent sets, for each of some pairs of sets.
 
     Parameters
@@ -43,14 +48,20 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
     layout : Layout
     nodes, pairs : int
     rng : numpy.random.Generator
+    shifts : int, optional
+        Pairs that each pair is made to by random shifts, which take less time than scrambles of their own.
 
     Returns
     -------
     Points
-        Leading shape (pairs, 2, nodes).
+        Leading shape (pairs shifts, 2).
     """
     size, nu = max(1, layout.dimension), freedom(layout.dimension)
     uniform = np.array([sobol(size + 1, nodes, stream) for stream in rng.spawn(2 * pairs)])
+    if shifts > 1:
+        # The two sets of a pair are of two scrambles.
+        uniform = shifted(uniform, shifts, rng).reshape(pairs, 2, shifts, nodes, size + 1).swapaxes(1, 2)
+    pairs *= shifts
     uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(pairs, 2, nodes, size + 1)
     broad = uniform[..., size - len(layout.kinds) : size].copy()
     for j, kind in enumerate(layout.kinds):
@@ -60,4 +71,13 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
         np.ascontiguousarray(ndtri(uniform[..., :size])),
         np.ascontiguousarray(broad),
         np.ascontiguousarray(np.sqrt(nu / chi_squared_quantile(uniform[..., size], nu))),
+        _levels(pairs, nodes, rng),
     )
+
+
+def _levels(pairs: int, nodes: int, rng: np.random.Generator) -> Array:
+    """Of all sets, shape (pairs, 2, nodes)."""
+    half = nodes // PIECES // 2
+    out = np.full((pairs, 2, PIECES, nodes // PIECES), -1.0)
+    out[..., -half:] = (np.arange(half) + rng.random((pairs, 2, PIECES, 1))) / half
+    return out.reshape(pairs, 2, nodes)

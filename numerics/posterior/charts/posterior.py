@@ -1,5 +1,6 @@
 """Moments of sampled posteriors of any network with a chart, for averages over outputs whose indices are known."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import ConvergenceError
 from ...model.charts import chart_of
 from ...model.network import Network
+from ..pieces import PIECES, SETS, log_masses, moments_of
 from ..spread import SpreadPosterior
 from .density import prior_of, with_noise
 from .layout import constants_of, layout_of
@@ -21,8 +23,9 @@ __all__ = ["ChartMoments", "ChartPosterior", "sign_flips"]
 
 Array = NDArray[np.float64]
 
-# Pairs of sets of nodes that outputs take turns with; outputs at a time; draws that broad densities are fitted to.
-_PAIRS, _CHUNK, _DRAWS = 32, 64, 32
+# Pairs of sets of nodes that outputs of one randomisation take turns with, at least, and numbers that all may be: what
+# outputs share is noise that more of them do not diminish. Outputs at a time; draws that broad densities are fitted to.
+_PAIRS, _NUMBERS, _CHUNK, _DRAWS = 32, 2**22, 64, 32
 # Independent nodes that half of the posteriors are worth at least: below, the bias of ratios has no estimate.
 _LEAST_WORTH = 8.0
 # Changes of sign at which peaks are looked for, at most: each is looked for at every output.
@@ -30,14 +33,14 @@ _MOST_FLIPS = 16
 
 
 class ChartMoments(NamedTuple):
-    """Moments of n posteriors, each by the first set of nodes, the second, and both.
+    """Moments of n posteriors, by sets of nodes and by pieces of them as of `Pieces`.
 
     Attributes
     ----------
     mean : list of ndarray, shape (n, P, M)
         E[h | y], in modes over the tokens.
-    second : list of ndarray, shape (n, P, M, P, M)
-        E[h h^T | y], in modes over the tokens.
+    triangle : list of ndarray, shape (n, P M (P M + 1)/2)
+        E[h h^T | y] of the P M modes in order, lower triangles row by row; empty where they are not asked for.
     log_z : list of ndarray, shape (n,)
         log Z_out up to a constant of the model.
     effective : ndarray, shape (n,)
@@ -45,8 +48,45 @@ class ChartMoments(NamedTuple):
     """
 
     mean: list[Array]
-    second: list[Array]
+    triangle: list[Array]
     log_z: list[Array]
+    effective: Array
+
+    def second(self, rows: Sequence[int], of: int) -> Array:
+        """E[h h^T | y] of some rows by one of the sets, shape (n, rows, M, rows, M)."""
+        tokens = self.mean[of].shape[2]
+        entries = (np.array(rows)[:, None] * tokens + np.arange(tokens)).ravel()
+        shape = (len(rows), tokens)
+        return np.asarray(self.triangle[of][:, _place(entries[:, None], entries)].reshape(-1, *shape, *shape))
+
+    def square(self, of: int) -> Array:
+        """E sum_m h_m h_m^T by one of the sets, shape (n, P, P)."""
+        _, indices, tokens = self.mean[of].shape
+        first = np.arange(indices) * tokens
+        return np.asarray(
+            sum(self.triangle[of][:, _place(first[:, None] + token, first + token)] for token in range(tokens))
+        )
+
+
+def _place(row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where an entry of a symmetric matrix stands in its lower triangle."""
+    larger = np.maximum(row, column)
+    return np.asarray(larger * (larger + 1) // 2 + np.minimum(row, column))
+
+
+class _Made(NamedTuple):
+    """Of some outputs: means and products by sets of nodes and pieces, log Z, and what the first set is worth.
+
+    Attributes
+    ----------
+    moments : ndarray, shape (n, SETS, k)
+    log_z : ndarray, shape (n, SETS)
+    effective : ndarray, shape (n,)
+        Zero where one of the sets has no node.
+    """
+
+    moments: Array
+    log_z: Array
     effective: Array
 
 
@@ -76,11 +116,14 @@ class ChartPosterior:
         self._workers = threads_of(workers)
         self._flips = sign_flips(model)
         pairs = min(_PAIRS, per)
-        self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
+        each = replicas * pairs * nodes * (self.layout.dimension + len(self.layout.kinds) + 2)
+        shifts = min(per // pairs, max(1, _NUMBERS // each))
+        sets = pairs * shifts
+        self._pair = (np.arange(per) % sets + sets * np.arange(replicas)[:, None]).ravel()
         half = nodes // 2
         self._nodes = Nodes(
             np.array([half - half // 2, half // 2]),
-            drawn_points(self.layout, half, pairs * replicas, rng),
+            drawn_points(self.layout, half, pairs * replicas, rng, shifts=shifts),
             rng.standard_normal((_DRAWS, model.indices + model.noise_rows, model.tokens)),
         )
 
@@ -103,30 +146,34 @@ class ChartPosterior:
         ConvergenceError
             An output has no node at all.
         """
-        n, rows, tokens = h.shape
-        if self._spread is None:
-            sums = self.part(h, omega, v, second=second)
-        else:
-            parts = self._spread(h, omega, v=v, second=second)
-            sums = Sums(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-        mass = sums.first[..., 0]
-        lost = int((~(np.isfinite(mass) & (mass > 0))).any(axis=1).sum())
+        made = (
+            self.part(h, omega, v, second=second)
+            if self._spread is None
+            else _together(self._spread(h, omega, v=v, second=second))
+        )
+        n, _, tokens = h.shape
+        lost = int((made.effective == 0).sum())
         if lost:
             raise ConvergenceError(
                 f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
                 "raise nodes, or take another seed"
             )
-        spread = prior_of(self.layout, with_noise(self.layout, omega[:0], v)[1]).spread
-        found = _moments(sums, spread, (rows, tokens), len(v))
-        if n > 1 and (worth := float(np.median(found.effective))) < _LEAST_WORTH:
+        if n > 1 and (worth := float(np.median(made.effective))) < _LEAST_WORTH:
             raise ConvergenceError(
                 f"half of the sampled posteriors (12) of {self.model.describe()} have an effective number of "
                 f"nodes of {worth:.1f} of {self._nodes.counts.sum()} or less, too few for an error; raise nodes"
             )
-        return found
+        size = len(v) * tokens
+        means, products = np.split(made.moments, [size], axis=2)
+        return ChartMoments(
+            [means[:, k].reshape(n, len(v), tokens) for k in range(SETS)],
+            [products[:, k] for k in range(SETS)],
+            list(made.log_z.T),
+            made.effective,
+        )
 
-    def part(self, h: Array, omega: Array, v: Array, *, second: bool = True, start: int = 0) -> Sums:
-        """Sums over the nodes of a part of the outputs, of which moments are made.
+    def part(self, h: Array, omega: Array, v: Array, *, second: bool = True, start: int = 0) -> _Made:
+        """Moments of a part of the outputs.
 
         Parameters
         ----------
@@ -136,42 +183,50 @@ class ChartPosterior:
             Number of the first of these outputs among those that take the sets of nodes in turn.
         """
         n, rows, tokens = h.shape
-        size = rows * tokens
         turned, covariance = with_noise(self.layout, omega, v)
         prior, root = prior_of(self.layout, covariance), np.asarray(np.linalg.cholesky(covariance), np.float64)
-        sums = Sums(
-            np.empty(n),
-            np.empty((n, 2, 1 + size)),
-            np.empty((n, 2, size, size) if second else (n, 2, 0, 0)),
-            np.empty((n, 2)),
-        )
+        # Rows of the noise stand behind the indices: the products of these are the first ones.
+        seen, all_seen = _numbers(len(v) * tokens, second), _numbers(rows * tokens, second)
+        kept = np.append(np.arange(len(v) * tokens), rows * tokens + np.arange(seen - len(v) * tokens))
+        made = _Made(np.empty((n, SETS, seen)), np.empty((n, SETS)), np.empty(n))
         outputs = Outputs(np.ascontiguousarray(h), turned, self._flips, self._pair[start : start + n])
+        # Means that the output does not depend on are no coordinates: their products are known beside.
+        one, other = np.tril_indices(len(v) if second else 0)
+        free, spread = len(v) * tokens + _place(one * tokens, other * tokens), prior.spread[one, other]
 
         def work(first: int) -> None:
             part = slice(first, first + _CHUNK)
             some = Outputs(outputs.truth[part], outputs.omega[part], outputs.flips, outputs.pair[part])
-            posterior_sums(some, root, prior, self._nodes, self.layout, Sums(*(array[part] for array in sums)))
+            count = len(some.pair)
+            sums = Sums(np.empty(count), np.empty((count, 2 * PIECES, 1 + all_seen)), np.empty((count, 2)))
+            posterior_sums(some, root, prior, self._nodes, self.layout, sums)
+            moments, _ = moments_of(sums.pieces)
+            made.moments[part] = moments[:, :, kept]
+            made.moments[part][:, :, free] += spread
+            made.log_z[part] = sums.log_scale[:, None] + log_masses(sums.pieces[..., 0])
+            made.effective[part] = _worth(sums)
 
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(work, range(0, n, _CHUNK)))
-        return sums
+        return made
 
 
-def _moments(sums: Sums, spread: Array, shape: tuple[int, int], indices: int) -> ChartMoments:
-    """Moments of the first rows; `spread` is the covariance of the means that the output does not depend on."""
-    n = len(sums.log_scale)
-    both = [sums.first[:, 0], sums.first[:, 1], sums.first.sum(axis=1)]
-    mean = [part[:, 1:].reshape(n, *shape)[:, :indices] / part[:, :1, None] for part in both]
-    second: list[Array] = []
-    if sums.second.shape[2]:
-        products = [sums.second[:, 0], sums.second[:, 1], sums.second.sum(axis=1)]
-        for part, first in zip(products, both, strict=True):
-            value = (part / first[:, :1, None]).reshape(n, *shape, *shape)
-            value[:, :, 0, :, 0] += spread
-            second.append(value[:, :indices, :, :indices])
-    counts = [1.0, 1.0, 2.0]
-    log_z = [sums.log_scale + np.log(part[:, 0] / count) for part, count in zip(both, counts, strict=True)]
-    return ChartMoments(mean, second, log_z, sums.first[:, 0, 0] ** 2 / sums.squares[:, 0])
+def _together(parts: Sequence[_Made]) -> _Made:
+    """All parts as one."""
+    return _Made(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _numbers(size: int, second: bool) -> int:
+    """How many moments there are of so many entries."""
+    return size + (size * (size + 1) // 2 if second else 0)
+
+
+def _worth(sums: Sums) -> Array:
+    """Number of independent nodes that the first set is worth; zero where one of the sets has none."""
+    masses = sums.pieces[..., 0].reshape(-1, 2, PIECES).sum(axis=2)
+    fine = (np.isfinite(masses) & (masses > 0)).all(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(fine, masses[:, 0] ** 2 / sums.squares[:, 0], 0.0))
 
 
 def sign_flips(model: Network) -> Array:

@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...arithmetic.references import lend, reference
+from ..pieces import PIECES
 from .density import Prior, Scratch, Target, log_posterior, new_scratch, read
 from .layout import Layout
 from .mixture import (
@@ -61,7 +62,7 @@ class Nodes(NamedTuple):
     Attributes
     ----------
     counts : ndarray of int, shape (2,)
-        In each set, from the prior and from the peaks.
+        In each set, from the prior and from the peaks; multiples of `PIECES`.
     points : Points
         Leading shape (pairs, 2).
     prior : ndarray, shape (draws, P, M)
@@ -74,23 +75,21 @@ class Nodes(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over the nodes of every output, for both sets.
+    """Sums over the nodes of every output, by pieces of both sets.
 
     Attributes
     ----------
     log_scale : ndarray, shape (n,)
         Logarithm of the unit of the weights.
-    first : ndarray, shape (n, 2, 1 + P M)
-        Mass, and sum of the modes of h.
-    second : ndarray, shape (n, 2, P M, P M)
-        Sum of their products; shape (n, 2, 0, 0) where they are not asked for.
+    pieces : ndarray, shape (n, 2 PIECES, 1 + k)
+        Mass; sum of the modes of h, P M numbers in order; and sum of their products where they are asked for, the lower
+        triangle of a P M x P M matrix row by row.
     squares : ndarray, shape (n, 2)
-        Sum of the squared weights.
+        Sum of the squared weights of each set.
     """
 
     log_scale: Array
-    first: Array
-    second: Array
+    pieces: Array
     squares: Array
 
 
@@ -108,29 +107,40 @@ def _follow(target: Target, modes: Array) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _add(first: Array, second: Array, weight: float, modes: Array) -> None:
-    """Add indices to the sums."""
+def _add(sums: Array, weight: float, modes: Array) -> None:
+    """Add indices to the sums of a piece."""
     indices, tokens = modes.shape
-    first[0] += weight
+    size = indices * tokens
+    products = len(sums) > 1 + size
+    sums[0] += weight
+    place = 1 + size
     for p in range(indices):
         for k in range(tokens):
             one = weight * modes[p, k]
-            first[1 + p * tokens + k] += one
-            if second.shape[0] > 0:
-                for i in range(indices):
+            sums[1 + p * tokens + k] += one
+            if products:
+                for i in range(p):
                     for j in range(tokens):
-                        second[p * tokens + k, i * tokens + j] += one * modes[i, j]
+                        sums[place] += one * modes[i, j]
+                        place += 1
+                for j in range(k + 1):
+                    sums[place] += one * modes[p, j]
+                    place += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def draw_node(z: Array, node: int, points: Points, mixture: Mixture, target: Target) -> bool:
-    """Coordinates of one node; False for one that is not counted."""
-    if node < mixture.from_prior:
+def draw_node(z: Array, node: int, level: float, points: Points, mixture: Mixture, target: Target) -> bool:
+    """Coordinates of one node; False for one that is not counted.
+
+    It is from the prior where the level is negative, else from the peak that the level, from 0 to 1, has by the shares.
+    """
+    if level < 0.0:
         draw_prior(z, points.normal[node], points.broad[node], target, mixture.broad)
         return True
+    if mixture.from_peaks == 0:
+        return False
     peaks = mixture.peaks
     share = peaks.share
-    level = (node - mixture.from_prior + 0.5) / mixture.from_peaks
     image, passed = 0, share[0]
     while level > passed and image < mixture.images - 1:
         image += 1
@@ -139,25 +149,20 @@ def draw_node(z: Array, node: int, points: Points, mixture: Mixture, target: Tar
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _sum_nodes(
-    sums: Sums, where: tuple[int, int], points: Points, mixture: Mixture, target: Target, scratch: Scratch
-) -> None:
-    """Add one set of nodes to the sums of one output, each with every choice of the signs."""
-    i, half = where
-    first, second, squares, log_scale = sums.first[i, half], sums.second[i, half], sums.squares, sums.log_scale[i]
-    z, work, signs, modes = scratch.z, scratch.work, scratch.signs, scratch.modes
-    for node in range(mixture.from_prior + mixture.from_peaks):
-        if not draw_node(z, node, points, mixture, target):
-            continue
-        density = log_mixture(z, mixture, target, work) + log_scale
-        for number in range(1 << len(signs)):
-            set_signs(number, signs)
-            height = log_posterior(z, signs, target, scratch)
-            weight = math.exp(height - density)
-            if 0.0 < weight < np.inf:
-                _follow(target, modes)
-                squares[i, half] += weight * weight
-                _add(first, second, weight, modes)
+def _add_node(sums: Array, mixture: Mixture, log_scale: float, target: Target, scratch: Scratch) -> float:
+    """Add the node at the coordinates in `scratch` with every choice of the signs; return its squared weight."""
+    z, signs, modes = scratch.z, scratch.signs, scratch.modes
+    density = log_mixture(z, mixture, target, scratch.work) + log_scale
+    squares = 0.0
+    for number in range(1 << len(signs)):
+        set_signs(number, signs)
+        height = log_posterior(z, signs, target, scratch)
+        weight = math.exp(height - density)
+        if 0.0 < weight < np.inf:
+            _follow(target, modes)
+            squares += weight * weight
+            _add(sums, weight, modes)
+    return squares
 
 
 def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, layout: Layout, sums: Sums) -> None:
@@ -175,8 +180,7 @@ def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, la
     sums : Sums
         Filled.
     """
-    for array in (sums.first, sums.second, sums.squares):
-        array[...] = 0.0
+    sums.pieces[...], sums.squares[...] = 0.0, 0.0
     work = _Work(
         np.empty(layout.data),
         lend(prior),
@@ -214,7 +218,12 @@ def _set_sums(outputs: Outputs, root: Array, nodes: Nodes, work: _Work, sums: Su
         for image in range(images):
             log_scale[i] = max(log_scale[i], heights[image])
         mixture = reference(new_mixture(nodes.counts, images, broad, peaks))
+        pieces, squares = sums.pieces[i], sums.squares
         for half in range(2):
             place = (outputs.pair[i], half)
-            own = reference(Points(points.normal[place], points.broad[place], points.tails[place]))
-            _sum_nodes(sums, (i, half), own, mixture, target, scratch)
+            own = reference(Points(points.normal[place], points.broad[place], points.tails[place], points.level[place]))
+            count = nodes.counts[0] + nodes.counts[1]
+            for node in range(count):
+                if draw_node(scratch.z, node, own.level[node], own, mixture, target):
+                    piece = half * PIECES + node * PIECES // count
+                    squares[i, half] += _add_node(pieces[piece], mixture, log_scale[i], target, scratch)

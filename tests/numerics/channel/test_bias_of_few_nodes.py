@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
 from attnlimits.numerics.channel.pieces import debiased, linear, product
 from attnlimits.numerics.channel.sampled import DeepChannel
@@ -17,6 +18,8 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 THREE = Network(3)
+# Keys and queries of the first of two layers, both together, and the last layer.
+KEYS = ([0, 0, 2], [0, 1, 2])
 
 
 def ratio(draws: Array) -> Array:
@@ -96,6 +99,24 @@ def test_pieces_of_general_nodes_know_the_same_posterior() -> None:
         of_pieces = np.mean(means[fine], axis=0)
         # They scatter about the same posterior: a piece of 64 nodes knows it to about a third.
         assert 0 < np.abs(of_pieces - means[2]).mean() < 0.3
+
+
+def test_charts_state_what_few_nodes_are_off_by() -> None:
+    """The same outputs by 128 nodes of several seeds and by 32 times as many."""
+    model, overlap = Network(2, 2, tied=False), np.diag([0.5, 0.5, 0.9, 0.9])
+    points = [normal_qmc(16, 6, stream) for stream in np.random.default_rng(5).spawn(8)]
+
+    def found(nodes: int, seed: int) -> tuple[Array, Array]:
+        averages = ChartChannel(model, points, nodes=nodes, rng=np.random.default_rng(seed), workers=1)(overlap)
+        return averages.g.mean(axis=0)[KEYS], averages.bias[KEYS]
+
+    many, of_many = found(4096, 100)
+    few = [found(128, seed) for seed in range(8)]
+    values, stated = np.array([x for x, _ in few]), np.mean([x for _, x in few], axis=0)
+    noise = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    assert (np.abs(values.mean(axis=0) - many) < stated + of_many + 3 * noise).all()
+    assert (of_many < stated).all()
+    assert (stated < 0.1 * many.max()).all()
 
 
 def averages(nodes: int, seed: int, outer: list[Array], overlap: Array) -> tuple[Array, Array]:
