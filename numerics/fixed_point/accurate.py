@@ -147,7 +147,7 @@ def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Sear
 def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
     """The search after another attempt, by more points."""
     averages, steady, total = at.averages, at.steady, _ROUNDS * at.most
-    known = _Known(at.few(at.solution.q), at.coarse, at.spent - at.coarse.samples)
+    known = _known(at)
     times = _error(at.solution, accuracy) / accuracy
     fineness = _finer(at.fineness, known, times, min(at.most, max(_EACH, at.limit - at.spent)))
     if fineness.samples > _EACH and not steady and _changes_matter(averages, at.solution.q):
@@ -240,11 +240,31 @@ def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
 
 
 class _Known(NamedTuple):
-    """Averages of few points at a fixed point, how fine they are, and how many points are known there."""
+    """What is known at a fixed point.
 
-    averages: Averages
-    fineness: Fineness
+    Attributes
+    ----------
+    scatter : ndarray, shape (P, P)
+        Standard error of G by one point of each randomisation.
+    bias : ndarray, shape (P, P)
+        Of G by one node: it falls as their number, or faster.
+    points : int
+        Of all attempts.
+    """
+
+    scatter: Array
+    bias: Array
     points: int
+
+
+def _known(at: _Search) -> _Known:
+    """By the few points; the bias by the latest of the many, of which it is known better."""
+    few = at.few(at.solution.q)
+    scatter = standard_error(few.g) * math.sqrt(at.coarse.samples)
+    bias = few.bias * at.coarse.nodes
+    if at.averages.anchors:
+        bias = at.averages.anchors[-1].many.bias * at.fineness.nodes
+    return _Known(scatter, bias, at.spent - at.coarse.samples)
 
 
 def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
@@ -255,10 +275,9 @@ def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
         # Those before are kept, and any number of randomisations will do.
         wanted = (times / _LARGE_SHARE) ** 2 * (known.points or now.samples) - known.points
         samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
-    scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
-    bias, nodes = known.averages.bias * known.fineness.nodes, now.nodes
+    scatter, nodes = known.scatter / math.sqrt(samples), now.nodes
     highest = min(_MOST_NODES, _MOST_TIMES * now.nodes)
-    while nodes < highest and (bias > largest_bias(nodes, _BESIDE) * scatter * nodes).any():
+    while nodes < highest and (known.bias > largest_bias(nodes, _BESIDE) * scatter * nodes).any():
         nodes *= 2
     return Fineness(samples, nodes)
 
