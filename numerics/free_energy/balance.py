@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..channel.link.channel import LinkChannel
 from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..core.errors import ConvergenceError
+from ..model.link_symmetry import exchanges
 from ..priors import Prior
 from .psi_out import OutputEntropy
 
@@ -50,6 +51,7 @@ class GroupBalance:
         self.apart = isinstance(output.channel, LinkChannel) and len(output.groups) > 1
         #: Overlaps at which the averages were not resolved.
         self.unresolved: list[Array] = []
+        self._orders = _exchanges(output)
         self._known: dict[bytes, Array] = {}
 
     def __call__(self, w: Array) -> Array:
@@ -57,21 +59,30 @@ class GroupBalance:
 
         NaN where the averages are not resolved, which is noted.
         """
-        key = w.tobytes()
+        order = self._order(w)
+        chosen = w[order]
+        key = chosen.tobytes()
         if key not in self._known:
             try:
-                self._known[key] = self._evaluate(w)
+                self._known[key] = self._evaluate(chosen)
             except ConvergenceError:
                 self.unresolved.append(self.overlaps(w))
                 self._known[key] = np.full(len(w), math.nan)
-        return self._known[key]
+        log_alphas = np.empty(len(w))
+        log_alphas[order] = self._known[key]
+        return log_alphas
 
     def accept(self, w: Array, log_alphas: Array) -> None:
         """Take the logarithms of alpha that a worker has evaluated at w."""
-        if w.tobytes() not in self._known:
-            self._known[w.tobytes()] = log_alphas
+        order = self._order(w)
+        if (key := w[order].tobytes()) not in self._known:
+            self._known[key] = log_alphas[order]
             if np.isnan(log_alphas).all():
                 self.note([self.overlaps(w)])
+
+    def _order(self, w: Array) -> list[int]:
+        """Of those in which the output sees no difference, the one in which w comes last: one of them is evaluated."""
+        return max(self._orders, key=lambda order: w[order].tolist())
 
     def note(self, unresolved: list[Array]) -> None:
         """Note overlaps at which another one did not resolve the averages."""
@@ -117,3 +128,13 @@ class GroupBalance:
             moved[k] += _STEP if w[k] + _STEP <= self.top else -_STEP
             columns.append((self(moved)[free] - here) / (moved[k] - w[k]))
         return np.array(columns).T
+
+
+def _exchanges(output: OutputEntropy) -> list[list[int]]:
+    """Orders of the groups that leave the output as it is; the first one is that in which they are."""
+    channel, groups = output.channel, output.groups
+    orders = [list(range(len(groups)))]
+    if isinstance(channel, LinkChannel) and len(groups) == channel.model.indices:
+        found = exchanges(channel.model, np.zeros((len(groups), len(groups))))
+        orders += [list(order) for order in found if list(order) != orders[0]]
+    return orders

@@ -29,7 +29,7 @@ def _cases(rng: np.random.Generator) -> list[Settings]:
         {"layers": 1, "tokens": 3, "rank": 2},
     ]
     cases = []
-    for number in range(110):
+    for number in range(220):
         skip, beta = (float(np.exp(rng.uniform(-width, width))) for width in (1.5, 0.7))
         effort = {"samples": int(2 ** rng.integers(4, 7)), "nodes": int(2 ** rng.integers(7, 10)), "rng": number}
         cases.append(kinds[number % len(kinds)] | {"skip": skip, "beta": beta} | effort)
