@@ -159,16 +159,6 @@ def _round(typingctx, x):
 
 
 @intrinsic
-def _fma(typingctx, x, y, z):
-    """x y + z with one rounding."""
-
-    def codegen(context, builder, sig, args):
-        return _instruction(builder, "fma", args)
-
-    return lanes(x, y, z), codegen
-
-
-@intrinsic
 def _pow2(typingctx, n):
     """2^n of integral numbers, -1022 <= n <= 1023, by writing the exponent field."""
 
@@ -193,7 +183,8 @@ def exp2_fast(x):
     high = (_P5 + _P6 * r) + r2 * (_P7 + _P8 * r)
     q = low + r4 * (high + r4 * (_P9 + _P10 * r))
     scale = _pow2(n)
-    return _fma(scale, _P0 * r + r2 * q, scale)
+    # A product by a power of two is exact.
+    return scale * (_P0 * r + r2 * q) + scale
 '''
 
 

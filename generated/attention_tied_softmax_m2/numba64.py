@@ -7,7 +7,7 @@
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
+# fastmath: sha256 a30d852056745e4d63cf5ff25e4ebab3caa37160e89564af8ce24f246ca6b26b
 """Tied softmax attention, two tokens, rank 1: compiled float64 scalars."""
 
 import math

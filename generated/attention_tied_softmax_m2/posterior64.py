@@ -5,8 +5,8 @@
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # template: sha256 9ede37fc6e1fea07ba064ecffcc3405e7b03e8928ef2cc274d1784681cad9407
-# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
-# lanes: sha256 2d718bd085d96533f97a9040763528df5853d9b276744e486274f12a3d86dbc2
+# fastmath: sha256 a30d852056745e4d63cf5ff25e4ebab3caa37160e89564af8ce24f246ca6b26b
+# lanes: sha256 46f013b0282db1fa12d4c24431aef31f5bef66188f13d4c40375628d32efc4b8
 """Tied softmax attention, two tokens, rank 1: posterior moments of two layers, compiled loops."""
 
 import math
