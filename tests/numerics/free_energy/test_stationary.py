@@ -224,6 +224,23 @@ def test_stable_means_that_the_iteration_returns(polynomial):
         assert (np.abs(at - x).max() < 1e-5) == point.stable
 
 
+def test_overlaps_that_an_exchange_makes_equal_are_evaluated_once(monkeypatch):
+    """The indices of h_1^2 + h_2^2 may be exchanged, those of h_1^2 + 2 h_2^2 not."""
+    seen = []
+    monkeypatch.setattr(GroupBalance, "_evaluate", lambda self, w: seen.append(w) or w + np.array([0.0, 1.0]))
+    for text, evaluations in (("h[1]**2 + h[2]**2", 1), ("h[1]**2 + 2*h[2]**2", 2)):
+        output = output_entropy(kernel_of(text))
+        assert output.groups == ((0,), (1,))
+        balance = GroupBalance(output, FreeEntropy(output, 1.0).prior)
+        seen.clear()
+        one, other = balance(np.array([0.5, 2.0])), balance(np.array([2.0, 0.5]))
+        assert len(seen) == evaluations
+        assert np.array_equal(one, other[::-1]) == (evaluations == 1)
+        balance.accept(np.array([0.1, 0.2]), np.array([3.0, 4.0]))
+        assert balance(np.array([0.1, 0.2])).tolist() == [3.0, 4.0]
+        assert (balance(np.array([0.2, 0.1])).tolist() == [4.0, 3.0]) == (evaluations == 1)
+
+
 # --- properties, bad input --------------------------------------------------------------------------------------------
 
 
