@@ -99,8 +99,7 @@ def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Pea
         log_top = max(log_top, top[image])
     for image in range(images):
         top[image] = math.exp(top[image] - log_top)
-    norm = log_student_norm(BROAD_FREEDOM, 1)
-    return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_top, norm)
+    return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_top, log_student_norm(BROAD_FREEDOM, 1))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
