@@ -131,10 +131,13 @@ class GroupBalance:
 
 
 def _exchanges(output: OutputEntropy) -> list[list[int]]:
-    """Orders of the groups that leave the output as it is; the first one is that in which they are."""
+    """Orders of the groups that leave the averages as they are; the first one is that in which they are.
+
+    Samples of a link do not have its symmetries.
+    """
     channel, groups = output.channel, output.groups
     orders = [list(range(len(groups)))]
-    if isinstance(channel, LinkChannel) and len(groups) == channel.model.indices:
+    if isinstance(channel, LinkChannel) and not channel.sampled and len(groups) == channel.model.indices:
         found = exchanges(channel.model, np.zeros((len(groups), len(groups))))
         orders += [list(order) for order in found if list(order) != orders[0]]
     return orders
