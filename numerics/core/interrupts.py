@@ -69,8 +69,10 @@ def interruptible(last_words: Callable[[], object] | None = None) -> Iterator[No
         sys.unraisablehook = _without_a_word if ends else usual
         if _AGAIN in ours:
             signal.setitimer(signal.ITIMER_REAL, 0)
+        # Where no signal has come the command's own process has its status, which stays (`leave_signals`).
+        done = last_words is not None and not _came.is_set()
         for number, handler in usual_handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if done else handler)
         if unwatch is not None:
             unwatch()
 

@@ -234,6 +234,25 @@ def test_a_signal_after_the_result_changes_nothing(name):
     assert ended(begun(VERB.replace("BODY", body))) == (0, "done\n", [])
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_watch_ends_changes_nothing(name):
+    """Between the end of what is interruptible and the last moments SIGTERM ended a run that had its status."""
+    code = (
+        "import os, signal\n"
+        "from attnlimits.numerics.core.interrupts import interruptible\n"
+        "wait = os.waitpid\n"
+        "def waited(*which):\n"
+        f"    os.kill(os.getpid(), signal.{name})\n"
+        "    return wait(*which)\n"
+        "os.waitpid = waited\n"
+        "with interruptible(print):\n"
+        "    pass\n"
+        "print('done')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_a_program_that_calls_the_command_keeps_its_handlers(attnlimits_status):
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
     before = *map(signal.getsignal, numbers), sys.unraisablehook
