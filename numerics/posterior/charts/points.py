@@ -57,7 +57,9 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
         Leading shape (pairs shifts, 2).
     """
     size, nu = max(1, layout.dimension), freedom(layout.dimension)
-    uniform = np.array([sobol(size + 1, nodes, stream) for stream in rng.spawn(2 * pairs)])
+    streams = rng.spawn(2 * pairs)
+    uniform = np.array([sobol(size + 1, nodes, stream) for stream in streams])
+    starts = np.array([stream.random((shifts, PIECES)) for stream in streams]).reshape(pairs, 2, shifts, PIECES)
     if shifts > 1:
         # The two sets of a pair are of two scrambles.
         uniform = shifted(uniform, shifts, rng).reshape(pairs, 2, shifts, nodes, size + 1).swapaxes(1, 2)
@@ -71,13 +73,13 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
         np.ascontiguousarray(ndtri(uniform[..., :size])),
         np.ascontiguousarray(broad),
         np.ascontiguousarray(np.sqrt(nu / chi_squared_quantile(uniform[..., size], nu))),
-        _levels(pairs, nodes, rng),
+        _levels(starts.swapaxes(1, 2).reshape(pairs, 2, PIECES), nodes),
     )
 
 
-def _levels(pairs: int, nodes: int, rng: np.random.Generator) -> Array:
-    """Of all sets, shape (pairs, 2, nodes)."""
+def _levels(starts: Array, nodes: int) -> Array:
+    """Levels of all sets, shape (pairs, 2, nodes), where pieces start at these shares, shape (pairs, 2, PIECES)."""
     half = nodes // PIECES // 2
-    out = np.full((pairs, 2, PIECES, nodes // PIECES), -1.0)
-    out[..., -half:] = (np.arange(half) + rng.random((pairs, 2, PIECES, 1))) / half
-    return out.reshape(pairs, 2, nodes)
+    out = np.full((*starts.shape, nodes // PIECES), -1.0)
+    out[..., -half:] = (np.arange(half) + starts[..., None]) / half
+    return out.reshape(*starts.shape[:2], nodes)
