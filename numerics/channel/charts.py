@@ -18,7 +18,7 @@ from ..model.network import Network
 from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from ..posterior.pieces import SETS
 from .averages import Averages, ChannelBase, matrix_root
-from .pieces import controlled, linear, product
+from .pieces import LINEAR, debiased_average, linear, product
 from .structure import Entries, structure
 
 __all__ = ["ChartChannel", "Operator"]
@@ -62,7 +62,7 @@ class _Sampled(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """By sets of nodes and pieces of them: g = V^{-1} (E[h] - omega), and sum_m E[u_m u_m^T] - V^{-1}."""
+    """By sets of nodes and pieces of them: g = V^{-1} (E[h] - omega), and `LINEAR` of sum_m E[u_m u_m^T] - V^{-1}."""
 
     first: list[Array]
     second: list[Array]
@@ -211,7 +211,7 @@ class ChartChannel(ChannelBase):
         if value[0].std() < _NARROW:
             # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
             controls.append(linear([np.exp(-value) - 1 for value in values]))
-        return controlled(value, controls, self._replicas)
+        return debiased_average(value, controls, self._replicas)
 
     def _moments(self, q: Array) -> "_Sampled":
         """Those at q; the latest are kept, as slopes are asked for where averages have just been taken."""
@@ -235,7 +235,7 @@ class ChartChannel(ChannelBase):
         The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to H^2 times the mean.
         """
         products = [product([x[:, i] for x in scores.first], [x[:, j] for x in scores.first]) for i, j in entries]
-        of_each, left = controlled(np.mean(products, axis=0), controls, self._replicas)
+        of_each, left = debiased_average(np.mean(products, axis=0), controls, self._replicas)
         times = self.model.heads**2
         return times * of_each, times * left
 
@@ -255,7 +255,7 @@ class ChartChannel(ChannelBase):
             controls.append(np.mean(squares, axis=0))
             crossed = [
                 [0.5 * (omega[:, i] * x[:, j] + omega[:, j] * x[:, i]).sum(axis=1) for i, j in entries]
-                for x in scores.first
+                for x in scores.first[:LINEAR]
             ]
             controls.append(linear([np.mean(part, axis=0) for part in crossed]))
         return controls
@@ -279,9 +279,10 @@ class ChartChannel(ChannelBase):
     def _table(self, group: tuple[int, ...], moments: ChartMoments, h: Array) -> Operator:
         """Operator (15) on the overlaps of a group of zero overlap from second moments, and the basis it refers to."""
         size, tokens = len(group), self.model.tokens
-        identity = np.eye(size * tokens).reshape(size, tokens, size, tokens)
-        parts = [moments.second(group, k) - identity for k in range(SETS)]
-        true = np.einsum("nim,njk->nimjk", h, h) - identity
+        # Moments of all rows and tokens, less those of the prior, as rows of numbers.
+        identity = np.eye(size * tokens).ravel()
+        parts = [moments.second(group, k).reshape(len(h), -1) - identity for k in range(SETS)]
+        true = np.einsum("nim,njk->nimjk", h, h).reshape(len(h), -1) - identity
         place = {row: number for number, row in enumerate(group)}
         basis = []
         for entries in self.structure.shared:
@@ -293,12 +294,12 @@ class ChartChannel(ChannelBase):
         table = np.empty((self._replicas, len(basis), len(basis)))
         bias = np.empty(table.shape[1:])
         for s, t in itertools.combinations_with_replacement(range(len(basis)), 2):
-            turned = [_turned(part, basis[s], basis[t]) for part in parts]
-            value = product(turned, [part.reshape(len(h), -1) for part in parts])
-            crossed = linear([(part * true.reshape(len(h), -1)).sum(axis=1) for part in turned])
-            known = (_turned(true, basis[s], basis[t]) * true.reshape(len(h), -1)).sum(axis=1)
-            known -= _operator_of_normals(basis[s], basis[t], tokens)
-            of_each, left = controlled(value, [value - crossed, known], self._replicas)
+            turn = _turn(basis[s], basis[t], tokens)
+            turned = [part @ turn for part in parts]
+            value = product(turned, parts)
+            crossed = linear([(part * true).sum(axis=1) for part in turned[:LINEAR]])
+            known = ((true @ turn) * true).sum(axis=1) - _operator_of_normals(basis[s], basis[t], tokens)
+            of_each, left = debiased_average(value, [value - crossed, known], self._replicas)
             table[:, s, t] = table[:, t, s] = of_each
             bias[s, t] = bias[t, s] = left
         times = self.model.heads**2
@@ -309,7 +310,7 @@ def _scores(found: _Sampled) -> _Scores:
     """First and second derivatives of the density of the output by omega, over it."""
     _, omega, precision, moments = found
     squares = []
-    for k, mean in enumerate(moments.mean):
+    for k, mean in enumerate(moments.mean[:LINEAR]):
         crossed = np.einsum("nim,nkm->nik", mean, omega)
         square = moments.square(k) - crossed - crossed.transpose(0, 2, 1)
         square += np.einsum("nim,nkm->nik", omega, omega)
@@ -317,11 +318,10 @@ def _scores(found: _Sampled) -> _Scores:
     return _Scores([precision @ (mean - omega) for mean in moments.mean], squares)
 
 
-def _turned(moments: Array, left: Array, right: Array) -> Array:
-    """L a_{mm'} R of second moments, shape (n, P, M, P, M), as rows."""
-    identity = np.eye(moments.shape[2])
-    turn = np.kron(np.kron(left.T, identity), np.kron(right, identity))
-    return np.asarray(moments.reshape(len(moments), -1) @ turn)
+def _turn(left: Array, right: Array, tokens: int) -> Array:
+    """What turns rows of second moments a_{mm'}, shape (P, M, P, M) each, into those of L a_{mm'} R."""
+    identity = np.eye(tokens)
+    return np.kron(np.kron(left.T, identity), np.kron(right, identity))
 
 
 def _operator_of_normals(left: Array, right: Array, tokens: int) -> float:

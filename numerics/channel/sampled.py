@@ -16,7 +16,7 @@ from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
 from .averages import NEARLY, Averages, ChannelBase, matrix_root
 from .deep.linearised import LEAST, MANY, TIMES, Linearised
-from .pieces import controlled, linear, product
+from .pieces import debiased_average, linear, product
 
 __all__ = ["DeepChannel"]
 
@@ -104,7 +104,7 @@ class DeepChannel(ChannelBase):
             values = product(moments, moments)
             crossed = linear([(moment * true).sum(axis=1) for moment in moments])
             known_mean = (true**2).sum(axis=1) - tokens * (tokens + 1)
-            growth[:, a], growth_bias[a] = controlled(values, [values - crossed, known_mean], self._replicas)
+            growth[:, a], growth_bias[a] = debiased_average(values, [values - crossed, known_mean], self._replicas)
         return Averages(out, growth, bias, "monte-carlo", growth_bias=growth_bias)
 
     def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, float]:
@@ -126,7 +126,7 @@ class DeepChannel(ChannelBase):
                 for mean, second in zip(known.means, known.seconds, strict=True)
             ]
             controls.append(precision[a, a] ** 2 * linear(squares) - tokens * precision[a, a])
-        return controlled(gg, controls, self._replicas)
+        return debiased_average(gg, controls, self._replicas)
 
 
 class _Known(NamedTuple):

@@ -39,12 +39,9 @@ def moments_of(sums: Array) -> tuple[Array, int]:
 
     Those rows have none in one of the two sets; of pieces without nodes the means are those of the others.
     """
-    n, _, width = sums.shape
-    quarters = sums.reshape(n, 2, PIECES, width)
-    halves = quarters.reshape(n, 2, 2, PIECES // 2, width).sum(axis=3)
-    sets = halves.sum(axis=2)
+    sets, halves, quarters = _sums_by_parts(sums)
     lost = int((~(np.isfinite(sets).all(axis=2) & (sets[..., 0] > 0))).any(axis=1).sum())
-    out = np.empty((n, SETS, width - 1))
+    out = np.empty((len(sums), SETS, sums.shape[2] - 1))
     with np.errstate(invalid="ignore", divide="ignore"):
         out[:, :2] = sets[..., 1:] / sets[..., :1]
         whole = sets.sum(axis=1)
@@ -58,14 +55,19 @@ def log_masses(masses: Array) -> Array:
 
     Pieces without nodes have no logarithm: the mean is that of the others.
     """
-    quarters = masses.reshape(len(masses), 2, PIECES)
-    halves = quarters.reshape(len(masses), 2, 2, PIECES // 2).sum(axis=3)
-    sets = halves.sum(axis=2)
+    sets, halves, quarters = _sums_by_parts(masses)
     out = np.empty((len(masses), SETS))
     with np.errstate(divide="ignore"):
         out[:, :2], out[:, 2] = np.log(sets), np.log(0.5 * sets.sum(axis=1))
     out[:, 3:5], out[:, 5:] = _mean_logarithm(2 * halves), _mean_logarithm(PIECES * quarters)
     return out
+
+
+def _sums_by_parts(pieces: Array) -> tuple[Array, Array, Array]:
+    """Sums of pieces, (n, 2 PIECES, ..): of each set, (n, 2, ..), of its halves, (n, 2, 2, ..), and of its quarters."""
+    quarters = pieces.reshape(len(pieces), 2, PIECES, *pieces.shape[2:])
+    halves = quarters.reshape(len(pieces), 2, 2, PIECES // 2, *pieces.shape[2:]).sum(axis=3)
+    return halves.sum(axis=2), halves, quarters
 
 
 def _mean_logarithm(masses: Array) -> Array:
