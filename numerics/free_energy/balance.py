@@ -5,6 +5,7 @@ evaluation serves all alphas and the derivative of Phi by q is (alpha - alpha_l)
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,11 @@ class GroupBalance:
         log_alphas = np.empty(len(w))
         log_alphas[order] = self._known[key]
         return log_alphas
+
+    def missing(self, points: Sequence[Array]) -> list[Array]:
+        """Those of some points that are to be evaluated, one of each that an exchange makes equal."""
+        chosen = {w[self._order(w)].tobytes(): w for w in points}
+        return [w for key, w in chosen.items() if key not in self._known]
 
     def accept(self, w: Array, log_alphas: Array) -> None:
         """Take the logarithms of alpha that a worker has evaluated at w."""

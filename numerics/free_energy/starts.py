@@ -22,7 +22,7 @@ OFF = 3e-3
 
 
 def evaluate_ahead(balance: GroupBalance, points: Sequence[Array]) -> None:
-    """Evaluate at independent points on the workers of a cluster; without a cluster, at none.
+    """Evaluate at independent points that are not known yet on the workers of a cluster; without a cluster, at none.
 
     Parameters
     ----------
@@ -32,6 +32,7 @@ def evaluate_ahead(balance: GroupBalance, points: Sequence[Array]) -> None:
         Values of w.
     """
     if (on_cluster := balance.output.on_cluster) is not None:
+        points = balance.missing(points)
         rows = [{"w": w} for w in points]
         found = on_cluster.pool.map(
             balance_at, rows, recipe=on_cluster.recipe, prior=balance.prior, closest=balance.closest

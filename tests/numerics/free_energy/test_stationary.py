@@ -236,6 +236,8 @@ def test_overlaps_that_an_exchange_makes_equal_are_evaluated_once(monkeypatch):
         one, other = balance(np.array([0.5, 2.0])), balance(np.array([2.0, 0.5]))
         assert len(seen) == evaluations
         assert np.array_equal(one, other[::-1]) == (evaluations == 1)
+        further = [np.array([0.5, 2.0]), np.array([0.7, 0.9]), np.array([0.9, 0.7])]
+        assert len(balance.missing(further)) == evaluations
         balance.accept(np.array([0.1, 0.2]), np.array([3.0, 4.0]))
         assert balance(np.array([0.1, 0.2])).tolist() == [3.0, 4.0]
         assert (balance(np.array([0.2, 0.1])).tolist() == [4.0, 3.0]) == (evaluations == 1)
