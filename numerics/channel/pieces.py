@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import ConvergenceError
 from .averages import regression
 
 __all__ = ["LINEAR", "debiased", "debiased_average", "largest_bias", "linear", "product"]
@@ -66,10 +67,19 @@ def debiased_average(values: Array, controls: Sequence[Array], replicas: int) ->
     controls : sequence of ndarray, shape (3, n) or (n,)
         Of zero mean, up to the bias of few nodes; those of shape (n,) have no nodes in them.
     replicas : int
+
+    Raises
+    ------
+    ConvergenceError
+        What they give is not a number.
     """
     columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
     weights = regression(values[0], columns[0])
     of_each, left = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
+    if not (np.isfinite(of_each).all() and math.isfinite(left)):
+        raise ConvergenceError(
+            "an average over sampled posteriors (12) is not a number: their nodes are too few; raise nodes"
+        )
     return of_each.reshape(replicas, -1).mean(axis=1), left
 
 

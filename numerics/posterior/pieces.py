@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 #: Pieces of each set of nodes, and sets of moments: by each set and by both, and by halves and quarters of each set.
 PIECES, SETS = 4, 7
+# Mass of a piece below which its nodes hold nothing of the posterior: one over it would not be a number.
+_LEAST_MASS = float(np.finfo(np.float64).tiny)
 
 
 class Pieces(NamedTuple):
@@ -72,7 +74,7 @@ def _sums_by_parts(pieces: Array) -> tuple[Array, Array, Array]:
 
 def _mean_logarithm(masses: Array) -> Array:
     """Mean over the pieces, (n, 2, pieces), of the logarithm of their mass, without those that have no node."""
-    found = masses > 0
+    found = masses > _LEAST_MASS
     logarithm = np.log(np.where(found, masses, 1.0))
     return np.asarray(logarithm.sum(axis=2) / np.maximum(found.sum(axis=2), 1))
 
@@ -80,6 +82,6 @@ def _mean_logarithm(masses: Array) -> Array:
 def _mean_moments(sums: Array) -> Array:
     """Mean over the pieces, (n, 2, pieces, 1 + k), of their moments, without those that have no node."""
     mass = sums[..., :1]
-    found = mass > 0
+    found = mass > _LEAST_MASS
     count = np.maximum(found.sum(axis=2), 1)
     return np.asarray((sums[..., 1:] * np.where(found, 1 / np.where(found, mass, 1.0), 0.0)).sum(axis=2) / count)
