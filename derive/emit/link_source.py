@@ -8,6 +8,7 @@ from pathlib import Path
 import sympy as sp
 
 from ..links.branches import Region
+from ..links.critical import critical_values, nondegenerate
 from ..links.form import FORMAT, Branches, Link
 from ..links.functions import ArgMax
 from ..links.parser import LinkError
@@ -125,39 +126,6 @@ def _number(value: sp.Expr) -> str:
     return format(number, ".17g")
 
 
-def critical_values(region: Region, output: int) -> tuple[tuple[float, ...], dict[sp.Symbol, tuple[float, ...]]]:
-    """Values of a polynomial output at its critical points, also on the faces of the region, and the points' entries.
-
-    The density of y and its moments are not smooth there. Links that are no polynomial of low degree get none; the
-    numerics find what is left by refinement.
-    """
-    expr = region.outputs[output]
-    symbols = sorted(expr.free_symbols, key=lambda s: s.name)
-    if not 1 <= len(symbols) <= 3 or not expr.is_polynomial(*symbols) or sp.total_degree(expr, *symbols) > 4:
-        return (), {}
-    values: set[float] = set()
-    entries: dict[sp.Symbol, set[float]] = {s: set() for s in symbols}
-    faces: list[dict[sp.Symbol, sp.Expr]] = [{}]
-    for s in symbols:
-        ends = [end for end in region.bounds.get(s, ()) if end.is_finite]
-        faces += [{**face, s: end} for face in faces for end in ends]
-    for face in faces:
-        here = expr.xreplace(face)
-        free = sorted(here.free_symbols, key=lambda s: s.name)
-        try:
-            points = sp.solve([sp.diff(here, s) for s in free], free, dict=True) if free else [{}]
-        except NotImplementedError:
-            continue
-        for point in points:
-            value = sp.expand(here.subs(point))
-            if not value.free_symbols and value.is_real:
-                values.add(float(value))
-            for s, at in {**face, **point}.items():
-                if not at.free_symbols and at.is_real:
-                    entries[s].add(float(at))
-    return tuple(sorted(values)), {s: tuple(sorted(found)) for s, found in entries.items() if found}
-
-
 def _region(
     name: str, region: Region, solved: Sequence[Branches], symbols: dict[sp.Symbol, int]
 ) -> tuple[list[str], list[str]]:
@@ -198,6 +166,7 @@ def _region(
         f"branches=({', '.join(tables)},)",
         f"critical={tuple(values for values, _ in critical)!r}",
         f"centres={dict(sorted(points.items()))!r}",
+        f"nondegenerate={nondegenerate(region)}",
     ]
     return lines, ["dict(", *(f"    {field}," for field in fields), "),"]
 

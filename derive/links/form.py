@@ -15,7 +15,7 @@ from .parser import index_symbol
 __all__ = ["FORMAT", "Branches", "Link", "Matrix", "Part", "coordinates_of", "entries_of"]
 
 #: Changes whenever kernels of an older layout could not be read.
-FORMAT = 3
+FORMAT = 4
 
 Matrix = tuple[tuple[float, ...], ...]
 

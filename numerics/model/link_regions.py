@@ -41,6 +41,8 @@ class Region:
         Values of each output at which densities are not smooth.
     centres : dict
         Values of entries at critical points.
+    nondegenerate : bool
+        Whether the region is the whole space, and its one output a polynomial whose critical points are nondegenerate.
     """
 
     bounds: dict[int, tuple[float, float]]
@@ -51,6 +53,7 @@ class Region:
     branches: tuple[dict[int, tuple[int, Solve | None, Callable[[Entries], tuple[Array]]]], ...]
     critical: tuple[tuple[float, ...], ...]
     centres: dict[int, tuple[float, ...]]
+    nondegenerate: bool
 
     def interval(self, entry: int) -> tuple[float, float]:
         """Bounds of one entry."""
@@ -122,4 +125,5 @@ def _product(regions: Sequence[Region]) -> Region:
         branches=tuple(branch for region in regions for branch in region.branches),
         critical=tuple(values for region in regions for values in region.critical),
         centres={entry: values for region in regions for entry, values in region.centres.items()},
+        nondegenerate=False,
     )

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 _ENTRY = re.compile(r"\bh_(\d+)_(\d+)\b")
 
 #: Layout of the kernel modules that this version reads.
-FORMAT = 3
+FORMAT = 4
 
 
 @few_lines

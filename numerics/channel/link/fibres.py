@@ -1,7 +1,7 @@
 """Averages of a group of up to three entries of h by deterministic quadrature over the fibres of its outputs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 
 from ...core.blas import one_blas_thread
 from ...core.errors import NotServedError
+from ...model.link_regions import Region
 from ...model.links import LinkKernel, Part
 from ...posterior.link.fibred import FibredRule, Steps, best_plan, fibred_rule
 from ..averages import ROUNDING, matrix_root
 from .axes import scaled
 from .blurred import Blurred, averages
 from .entries import covariance
+from .narrow import Ladder, Resolved, tangents
 
 __all__ = ["RESOLUTIONS", "FibreAverages", "FibreGroup", "Resolution", "Resolved"]
 
 Array = NDArray[np.float64]
+Ratios = tuple[tuple[float, ...], ...]
 
 
 class Resolution(NamedTuple):
@@ -37,13 +40,6 @@ class Resolution(NamedTuple):
     def steps(self, finer: Array) -> Steps:
         """Steps where each entry is resolved so many times as finely."""
         return Steps(self.outer, tuple((self.inner * finer).tolist()), self.grid)
-
-
-class Resolved(NamedTuple):
-    """An average by a finer rule, and what it may be off by, of the same shape."""
-
-    value: Array
-    error: Array
 
 
 class FibreAverages(NamedTuple):
@@ -65,7 +61,6 @@ _TOLERANCE = {1: 1e-10, 2: 1e-10, 3: 1e-7}
 _TOLD, _SHORT, _GAIN = 3, 2.0, 10.0
 # Variances of h given omega below which averages are extrapolated from multiples of them, as the grids are too large.
 _LEAST = {1: 1e-6, 2: 5e-3, 3: 5e-2}
-_MULTIPLES = (1.0, 2.0, 4.0)
 # Relative error of the averages that are extrapolated.
 _EXTRAPOLATED = 1e-5
 # How often steps within the fibres are halved, the defect of the moments of h at which they are fine enough by the
@@ -110,6 +105,7 @@ class FibreGroup:
             return fibred_rule(kernel, part, steps._replace(plan=plan), noise)
 
         self._rule = lru_cache(maxsize=8)(rule)
+        self._tangents = _tangents_of(part.regions[0], self.entries) if _smooth(part, noise) else None
         self._kept: dict[tuple[bytes, Resolution], Blurred] = {}
         within, self.solved = self._resolved(RESOLUTIONS[_CHOSEN[len(self.entries)]])
         self._resolutions = tuple(resolution.within(within) for resolution in RESOLUTIONS)
@@ -144,9 +140,8 @@ class FibreGroup:
     def __call__(self, q: Array, second: bool) -> FibreAverages:
         """Averages at the overlap q."""
         left = self._left(q)
-        smallest, least = float(np.linalg.eigvalsh(left)[0]), _LEAST[len(left)]
-        if smallest < least:
-            return self._extrapolated(left, smallest, second)
+        if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
+            return self._extrapolated(left, second)
         found = self._series(left, second)
         change = None
         if second:
@@ -206,39 +201,36 @@ class FibreGroup:
         with one_blas_thread():
             return averages(self._rule(resolution.steps(finer)), of_omega, resolution.grid, second, self._flips)
 
-    def _extrapolated(self, left: Array, smallest: float, second: bool) -> FibreAverages:
-        """Averages where less is left of h than grids resolve, by a parabola in the root of what is left.
-
-        As V shrinks V^{1/2} G V^{1/2} tends to what the tangents of the fibre leave open; ends of the fibre change it
-        in proportion to the width of V, and its curvature in proportion to V.
-        """
-        least = _LEAST[len(left)]
-        inverse = np.asarray(np.linalg.inv(matrix_root(left)), np.float64)
-        values, vectors = np.linalg.eigh(left)
-        magnified = np.asarray(np.abs(inverse))
-        roots, pairs = [], []
-        for multiple in _MULTIPLES:
-            # No direction is left more than the prior has.
-            remaining = (vectors * np.minimum(values * (multiple * least / smallest), 1.0)) @ vectors.T
-            # The same where the directions are left as much: digits are rounded off.
-            remaining = np.round(remaining, 12)
-            roots.append(matrix_root(remaining))
-            pairs.append(self._series(remaining, second, _EXTRAPOLATED)[-2:])
-        t, at = np.sqrt(np.array(_MULTIPLES) * least), math.sqrt(smallest)
-        parabola = np.array([np.prod([(at - t[j]) / (t[i] - t[j]) for j in range(3) if j != i]) for i in range(3)])
-        line = np.array([(at - t[1]) / (t[0] - t[1]), (at - t[0]) / (t[1] - t[0]), 0.0])
-
-        def average(values: list[tuple[Array, Array]]) -> Resolved:
-            coarse, fine = (
-                np.array([scaled(pair[k], root) for pair, root in zip(values, roots, strict=True)]) for k in range(2)
-            )
-            found = np.tensordot(parabola, fine, 1)
-            off = np.abs(found - np.tensordot(line, fine, 1)) + np.tensordot(np.abs(parabola), np.abs(fine - coarse), 1)
-            return Resolved(scaled(found, inverse), scaled(off, magnified))
-
-        score = average([(coarse.score, fine.score) for coarse, fine in pairs])
+    def _extrapolated(self, left: Array, second: bool) -> FibreAverages:
+        """Averages where less is left of h than grids resolve, from those where multiples of it are left."""
+        ladder = Ladder.of(left, _LEAST[len(left)])
+        pairs = [self._series(rung, second, _EXTRAPOLATED)[-2:] for rung in ladder.rungs]
+        limit, of_change = self._limits(ladder)
+        score = ladder.average([(coarse.score, fine.score) for coarse, fine in pairs], limit)
         changes = [(c.change, f.change) for c, f in pairs if c.change is not None and f.change is not None]
-        return FibreAverages(score, average(changes) if changes else None)
+        return FibreAverages(score, ladder.average(changes, of_change) if changes else None)
+
+    def _limits(self, ladder: Ladder) -> tuple[Resolved, Resolved] | tuple[None, None]:
+        """Limits of the averages as less and less is left, of a smooth link; none where they are not known."""
+        if self._tangents is None or not ladder.in_ratio:
+            return None, None
+        ratios = np.round(ladder.left / ladder.at, 9)
+        return self._tangents(tuple(map(tuple, ratios.tolist())))
+
+
+def _smooth(part: Part, noise: float) -> bool:
+    """Whether the limit of the averages is known, and how they approach it."""
+    return not noise and len(part.entries) == 2 and len(part.regions) == 1 and part.regions[0].nondegenerate
+
+
+def _tangents_of(region: Region, entries: tuple[int, ...]) -> Callable[[Ratios], tuple[Resolved, Resolved]]:
+    """`tangents` of a link, of which the latest are kept."""
+
+    @lru_cache(maxsize=8)
+    def found(ratios: Ratios) -> tuple[Resolved, Resolved]:
+        return tangents(region, entries, np.array(ratios))
+
+    return found
 
 
 def _relative_error(values: Sequence[Array]) -> float:

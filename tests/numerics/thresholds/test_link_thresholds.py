@@ -570,7 +570,7 @@ def test_kernels_that_cannot_be_read(tmp_path: Path) -> None:
     old.write_bytes(b"FORMAT = 0")
     with pytest.raises(KernelNotFoundError, match="another layout"):
         load_link(old)
-    old.write_bytes(b"FORMAT = 3")
+    old.write_bytes(b"FORMAT = 4")
     with pytest.raises(KernelNotFoundError, match="must be the sha256 of what it holds"):
         load_link(old)
 
