@@ -20,6 +20,7 @@ from ..channel.averages import Averages, Channel
 from ..priors import GAUSSIAN, OverlapMap
 
 __all__ = [
+    "AT_RECOVERY",
     "RECOVERED",
     "Balance",
     "Entries",
@@ -40,6 +41,8 @@ Entries = tuple[tuple[int, int], ...]
 
 #: The largest overlap that is resolved; beyond it the weights count as recovered.
 RECOVERED = 1 - 1e-6
+#: Overlaps from here on have come to it, up to the rounding of what leads there.
+AT_RECOVERY = RECOVERED - 1e-9
 # Least overlap of an active layer.
 _TINY = 1e-9
 # Steps for slopes, as a share of the distance to the ends of the range; of small entries.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .anderson import anderson
-from .balance import RECOVERED, Entries, free_entries, least_and_largest
+from .balance import AT_RECOVERY, RECOVERED, Entries, free_entries, least_and_largest
 from .postprocess import postprocess
 from .state import DEAD, FAINT, Problem, Solution, State, Tolerance
 
@@ -71,14 +71,14 @@ class Iteration:
         fading = {i for k, (i, j) in enumerate(state.free) if i == j and faint[k]}
         alone = problem.averages.smooth and len(state.free) > size
         ended = np.array([not alone and set(pair) <= fading for pair in state.free])
-        recovered = (x >= RECOVERED - 1e-9) & (fx > RECOVERED)
+        recovered = (x >= AT_RECOVERY) & (fx > RECOVERED)
         if problem.relative and len(state.free) == size and not recovered.all():
             ended |= recovered
         residual = float(np.abs(np.where(ended, 0.0, fx - x)).max())
         state = replace(state.visited(q, averages), residual=residual, path=(*state.path, (x, averages)))
         state = replace(state, tolerance=self._tolerance(state))
         least, reached = (float(v[:size].min()) for v in (x, fx))
-        if residual <= state.tolerance.value or (reached > RECOVERED and least >= RECOVERED - 1e-9):
+        if residual <= state.tolerance.value or (reached > RECOVERED and least >= AT_RECOVERY):
             return replace(at, state=replace(state, converged=True))
         points, images = (*at.points, x)[-_MEMORY:], (*at.images, fx)[-_MEMORY:]
         if not problem.averages.smooth and len(state.path) > _PATIENCE:
@@ -104,7 +104,7 @@ class Iteration:
             if all(i == j for i, j in state.free):
                 # Beside others, what is recovered does not come closer to one.
                 known = state.q[state.entries]
-                values = known[known < RECOVERED - 1e-9] if known.min() < RECOVERED - 1e-9 else known
+                values = known[known < AT_RECOVERY] if known.min() < AT_RECOVERY else known
             allowed *= 1 - float(values.max())
         taken = len(state.history if smooth else state.path)
         if taken > _PATIENCE and state.known.sampled:

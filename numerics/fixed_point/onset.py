@@ -22,7 +22,7 @@ from ..core.errors import ConvergenceError
 from ..core.results import Estimate
 from ..priors import GAUSSIAN, Prior
 from ..thresholds.link.operator import ZERO
-from .balance import RECOVERED
+from .balance import AT_RECOVERY, RECOVERED
 from .branch import Branch
 from .faces import Faces
 from .fastest import SEED, Fastest, fastest, without_overlap
@@ -131,8 +131,8 @@ class _Along:
             raise ConvergenceError(f"the fixed point at alpha = {alpha:.6g} was not found in {face.n_iter} evaluations")
         values = np.linalg.eigvalsh(face.q)
         rank = round(float(np.trace(self.begin.learned)))
-        if values[-1] >= RECOVERED - 1e-9:
-            if values[len(values) - rank] < RECOVERED - 1e-9:
+        if values[-1] >= AT_RECOVERY:
+            if values[len(values) - rank] < AT_RECOVERY:
                 raise ConvergenceError(
                     f"at alpha = {alpha:.6g} a part of what is learned is recovered to within 1e-6, and nothing here "
                     "resolves the growth beside it"
@@ -151,7 +151,7 @@ class _Along:
     def error(self, standing: _Standing) -> float:
         """Error of the log growth, with what the error of the overlap makes of it."""
         q, faces = standing.q, self._faces(standing.t)
-        if float(np.linalg.eigvalsh(q)[-1]) >= RECOVERED - 1e-9:
+        if float(np.linalg.eigvalsh(q)[-1]) >= AT_RECOVERY:
             return standing.error
         own = faces.postprocess(faces.approach(q)).error + _LEFT * _TOL
         norm = math.exp(standing.log_rate - standing.t)
@@ -216,7 +216,7 @@ def next_onset(
     if left > _JUMPS * (root.error + _CLOSE):
         return _with_a_jump(along)
     error = alpha * (along.error(root) + left + 4 * np.finfo(float).eps)
-    if float(np.linalg.eigvalsh(root.q)[-1]) >= RECOVERED - 1e-9:
+    if float(np.linalg.eigvalsh(root.q)[-1]) >= AT_RECOVERY:
         # Beside what is perfectly known no branch is resolved.
         why = "what is learned before it is recovered to within 1e-6 there, and counts as perfectly known"
         return Onset(alpha, error, root.q, root.direction, "", why=why, recovered=True)

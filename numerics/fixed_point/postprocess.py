@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.standard_error import SIGMAS, standard_error
-from .balance import RECOVERED, Entries, sharing
+from .balance import AT_RECOVERY, RECOVERED, Entries, sharing
 from .error import blocked, fixed_point_error, growth_error, linear_error
 from .growth import rates, released, undecided
 from .state import DEAD, FAINT, Problem, Solution, State
@@ -137,7 +137,7 @@ def _decided(problem: Problem, state: State) -> NDArray[np.bool_]:
 
 def _held(problem: Problem, state: State) -> list[int]:
     """Free entries that are pushed beyond the last overlap that is resolved, and those that vanish with them."""
-    at = [k for k, (i, j) in enumerate(state.free) if i == j and state.q[i, i] >= RECOVERED - 1e-9]
+    at = [k for k, (i, j) in enumerate(state.free) if i == j and state.q[i, i] >= AT_RECOVERY]
     decided = _decided(problem, state)
     known = {state.free[k][0] for k in at if decided[k]}
     return [k for k, pair in enumerate(state.free) if known & set(pair)]
@@ -149,7 +149,7 @@ def _recovered_from_below(problem: Problem, state: State) -> tuple[State, Array]
     F rises with q: from a smaller overlap that it raises beyond doubt the iteration leads to at least what F is there.
     """
     rows, columns = state.entries
-    at = np.unique(rows[(rows == columns) & (state.q[rows, columns] >= RECOVERED - 1e-9)])
+    at = np.unique(rows[(rows == columns) & (state.q[rows, columns] >= AT_RECOVERY)])
     if not len(at) or set(at) != set(rows[rows == columns]):
         return None
     tried = []
@@ -172,7 +172,7 @@ def _pushed(problem: Problem, state: State) -> State:
     """On the way to recovery, where |F - q| is small long before: the rest of it at once."""
     x = state.q[state.entries]
     rows, columns = state.entries
-    near = (rows == columns) & (x < RECOVERED - 1e-9) & (1 - x < _NEARLY) & _decided(problem, state)
+    near = (rows == columns) & (x < AT_RECOVERY) & (1 - x < _NEARLY) & _decided(problem, state)
     if not near.any():
         return state
     vanish = (rows != columns) & (np.isin(rows, rows[near]) | np.isin(columns, rows[near]))

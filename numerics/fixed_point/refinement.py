@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
 from ..core.standard_error import SIGMAS
-from .balance import RECOVERED, Entries, log_alpha
+from .balance import AT_RECOVERY, RECOVERED, Entries, log_alpha
 from .growth import rates
 from .iteration import Iteration
 from .marginal import decided
@@ -108,7 +108,7 @@ class Refinement:
         state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
         slopes = None
-        if layers in state.slopes and q.diagonal().max() < RECOVERED - 1e-9:
+        if layers in state.slopes and q.diagonal().max() < AT_RECOVERY:
             passed = state.slopes[layers]  # of another alpha: the way there is known to first order
             slopes = passed.slopes
             if stable(slopes):
@@ -159,7 +159,7 @@ class Refinement:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
             step = resolved_imbalance(here, list(layers))
-            recovered = bool(here.x.max() >= RECOVERED - 1e-9)
+            recovered = bool(here.x.max() >= AT_RECOVERY)
             if slopes is not None and here.averages.sampled:
                 step = sampled_step(slopes, step, t)
             elif slopes is not None and not recovered:
@@ -183,7 +183,7 @@ class Refinement:
         if here.x.min() < DEAD and here.imbalance[int(here.x.argmin())] < 0:
             return replace(at.state, converged=True)
         # A layer is pushed beyond the last step that is resolved, with the others on the way.
-        pushed = (here.x >= RECOVERED - 1e-9) & (here.imbalance > 0)
+        pushed = (here.x >= AT_RECOVERY) & (here.imbalance > 0)
         if pushed.any() and (1 - here.x).max() < NEARLY:
             # Others that are not known to the accuracy asked for yet may come nearer to it.
             nearer = here.imbalance > here.imbalance[pushed].max() + _NEARER

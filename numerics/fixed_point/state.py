@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Channel
 from ..core.results import How
 from ..priors import GAUSSIAN, OverlapMap
-from .balance import RECOVERED, Entries, FreeEntries, overlap
+from .balance import AT_RECOVERY, Entries, FreeEntries, overlap
 from .slopes import Passed
 
 __all__ = ["DEAD", "FAINT", "Problem", "Slopes", "Solution", "State", "Strategy", "Tolerance"]
@@ -200,7 +200,7 @@ class Solution:
     @property
     def recovered(self) -> bool:
         """Whether an overlap is the largest one that is resolved."""
-        return bool((self.q.diagonal() >= RECOVERED - 1e-9).any())
+        return bool((self.q.diagonal() >= AT_RECOVERY).any())
 
 
 class Strategy(Protocol):

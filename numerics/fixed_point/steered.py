@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .balance import RECOVERED, Entries, free_entries, least_and_largest
+from .balance import AT_RECOVERY, RECOVERED, Entries, free_entries, least_and_largest
 from .postprocess import postprocess
 from .state import Problem, Solution, State, Tolerance
 
@@ -99,7 +99,7 @@ class Steered:
         diagonal = all(i == j for i, j in state.free)
         # What has died out, or is recovered, stays where it is.
         ended = (np.abs(x) < _DEAD) & (fx < x)
-        recovered = (x >= RECOVERED - 1e-9) & (fx > RECOVERED)
+        recovered = (x >= AT_RECOVERY) & (fx > RECOVERED)
         moving = ~(ended | recovered) if diagonal else np.ones(len(x), dtype=bool)
         residual = float(np.abs(fx - x)[moving].max(initial=0.0))
         known = x[moving].max(initial=0.0) if diagonal else float(np.linalg.eigvalsh(q)[-1])

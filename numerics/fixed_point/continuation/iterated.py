@@ -17,7 +17,7 @@ from ...channel.averages import Averages, Channel
 from ...core.standard_error import SIGMAS
 from ...core.ties import first_largest
 from ...priors import Prior
-from ..balance import RECOVERED
+from ..balance import AT_RECOVERY
 from ..evolve import INFORMED
 from ..growth import grown
 from ..iteration import Iteration
@@ -181,7 +181,7 @@ class Iterated:
 
     def _add(self, place: _Place) -> None:
         solution, q = place.solution, place.q
-        recovered = tuple(np.flatnonzero(q.diagonal() >= min(RECOVERED - 1e-9, 1 - self._closest)).tolist())
+        recovered = tuple(np.flatnonzero(q.diagonal() >= min(AT_RECOVERY, 1 - self._closest)).tolist())
         self.trace.points.append(
             CurvePoint(
                 parameter=place.value,
