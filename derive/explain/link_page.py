@@ -40,6 +40,10 @@ class DerivedLink:
     reason : str
     steps : mapping of tuple of int to str
         Closed forms of the thresholds that follow once the indices named, counted from 1, are known.
+    label_noise : str, optional
+        Probability that a label is replaced by one of the others, each as likely.
+    labels : int, optional
+        How many labels there are, where some are replaced.
     """
 
     text: str
@@ -52,6 +56,8 @@ class DerivedLink:
     exact: str | None
     reason: str
     steps: Mapping[tuple[int, ...], str]
+    label_noise: str = "0"
+    labels: int = 0
 
 
 def link_record(link: DerivedLink) -> dict[str, object]:
@@ -74,7 +80,7 @@ def link_record(link: DerivedLink) -> dict[str, object]:
     references = ["model: troiani2025, (1)", "channel and denoiser: troiani2025, (9), (12)"]
     references.append("threshold: troiani2025, (15)-(16)")
     sections = [
-        Section("Link", [*definitions, _words(link)]),
+        Section("Link", [*definitions, _words(link), *_replaced(link)]),
         Section("Symmetries of the link", symmetries or [say("no change of signs of entries of h leaves y as it is")]),
         Section("Output channel at (omega, V)", _channel(link)),
         Section("Weak-recovery threshold", _threshold(link)),
@@ -126,6 +132,14 @@ def _words(link: DerivedLink) -> Line:
     return say(about + kind, tex + kind)
 
 
+def _replaced(link: DerivedLink) -> list[Line]:
+    """That labels are replaced, if some are."""
+    if not link.labels:
+        return []
+    others = "the other label" if link.labels == 2 else f"one of the {link.labels - 1} other labels, each as likely"
+    return [say(f"y is replaced by {others}, with probability {noise_of(link.label_noise)}")]
+
+
 def _symmetries(link: DerivedLink) -> list[Line]:
     """Each change of signs by the entries that it changes."""
     lines = []
@@ -138,11 +152,22 @@ def _symmetries(link: DerivedLink) -> list[Line]:
     return lines
 
 
+def _law(link: DerivedLink) -> tuple[str, str]:
+    """The law of y given h, as text and in LaTeX."""
+    if link.labels:
+        other = noise_of(link.label_noise) / (link.labels - 1)
+        own = 1 - link.labels * other
+        return (
+            f"({own} [y = g(h)] + {other})",
+            rf"\left({to_latex(own)}\,\mathbf 1[y=g(h)] + {to_latex(other)}\right)",
+        )
+    if noise_of(link.noise):
+        return "N(y; g(h), Delta)", r"\mathcal N(y;g(h),\Delta)"
+    return "delta(y - g(h))", r"\delta(y-g(h))"
+
+
 def _channel(link: DerivedLink) -> list[Line]:
-    noisy = bool(noise_of(link.noise))
-    law, tex_law = (
-        ("N(y; g(h), Delta)", r"\mathcal N(y;g(h),\Delta)") if noisy else ("delta(y - g(h))", r"\delta(y-g(h))")
-    )
+    law, tex_law = _law(link)
     regions = (
         f"the entries of h are divided into {counted(link.regions, 'region')}, on each of which the link is smooth"
     )

@@ -69,7 +69,8 @@ class ThresholdLine:
 def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     """Threshold of the flags of `explain`, whose symbols are 1 unless they are given."""
     if args.link is not None:
-        at = f"noise {args.noise}" if args.noise != "0" else "no noise"
+        noise = {"noise": args.noise, "label noise": args.label_noise}
+        at = ", ".join(f"{name} {text}" for name, text in noise.items() if text != "0") or "no noise"
         return _found(args, at, lambda _: al.threshold(link_of(args)))
     skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
     at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"

@@ -31,6 +31,7 @@ __all__ = [
     "model_of",
     "network_of",
     "noise_of",
+    "refuse_label_noise",
     "refuse_model_flags",
     "sampling",
     "sampling_flags",
@@ -125,7 +126,13 @@ def check_link(args: argparse.Namespace) -> None:
     """Refuse flags of a model beside --link."""
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS)
-    elif number_of(args, "label-noise"):
+    else:
+        refuse_label_noise(args)
+
+
+def refuse_label_noise(args: argparse.Namespace) -> None:
+    """Refuse label noise without --link."""
+    if number_of(args, "label-noise"):
         raise ValueError("--label-noise is of links with discrete outputs: it belongs to --link")
 
 

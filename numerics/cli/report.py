@@ -24,7 +24,7 @@ def add(verbs: Verbs) -> None:
         "attnlimits report --layers 2 --untied --out report/",
     )
     model_flags(parser)
-    link_flags(parser, labels=False)
+    link_flags(parser)
     out = parser.add_argument(
         "--out",
         type=Path,

@@ -21,7 +21,7 @@ from ..model.network import ACTIVATIONS
 from ..model.routes import ROUTES
 from ..model.served import served_table
 from .explained import threshold_line
-from .flags import SYMBOLIC_DEFAULTS, link_flags, link_of, model_flags, refuse_model_flags
+from .flags import SYMBOLIC_DEFAULTS, link_flags, link_of, model_flags, refuse_label_noise, refuse_model_flags
 from .link import derive as derive_link
 from .verbs import Outcome, Verbs, add_verb, shown
 
@@ -57,7 +57,7 @@ def add(verbs: Verbs) -> None:
         "attnlimits explain --layers 2 --tokens 2 --untied --latex",
     )
     model_flags(page, symbolic=True)
-    link_flags(page, labels=False)
+    link_flags(page)
     page.add_argument("--latex", action="store_true", help="a LaTeX document instead of plain text")
     page.add_argument("--no-number", action="store_true", help="leave out the threshold, which may take a while")
     checks = add_verb(
@@ -208,6 +208,7 @@ def explain(args: argparse.Namespace) -> Outcome:
     elif args.noise != "0":
         raise ValueError("--noise belongs to --link here; the formulas of a network are those without noise")
     else:
+        refuse_label_noise(args)
         _check_page(args)
         record = al.derivations.explain_record(_architecture(args))
     page = str(record["latex"] if args.latex else record["text"])

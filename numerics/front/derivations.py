@@ -71,8 +71,6 @@ def architecture_of(model: Network, *, numbers: bool = False) -> Architecture:
 def explain_link(link: Link) -> dict[str, object]:
     """Return what the theory says about a link, as a record for JSON."""
     kernel = link.kernel
-    if kernel.label_noise is not None:
-        raise ValueError("the page of a link is about its outputs as they are: leave out label noise")
     return link_record(
         DerivedLink(
             text=link.text,
@@ -85,5 +83,7 @@ def explain_link(link: Link) -> dict[str, object]:
             exact=kernel.exact,
             reason=kernel.reason,
             steps={known: exact for known, (exact, _) in kernel.steps.items()},
+            label_noise=str(link.label_noise),
+            labels=0 if kernel.label_noise is None else len(kernel.label_noise.labels),
         )
     )

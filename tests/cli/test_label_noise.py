@@ -57,6 +57,9 @@ def test_make_data(attnlimits, tmp_path):
         ('evolve --link "sign(h[1])" --label-noise -0.1 --alpha 1', ">= 0"),
         ('gamp --link "sign(h[1])" --label-noise nan --alpha 1 --dimension 10', "--label-noise must be a number"),
         ("threshold --layers 2 --label-noise 0.1", "it belongs to --link"),
+        ("explain --layers 2 --label-noise 0.1", "it belongs to --link"),
+        ("report --layers 2 --label-noise 0.1 --out there", "it belongs to --link"),
+        ('explain --link "h[1]" --label-noise 0.1', "label noise is of discrete outputs"),
         ("evolve --layers 1 --label-noise 0.1 --alpha 1", "it belongs to --link"),
         ("descend " + SIGN + " --alpha 1 --dimension 10", "its outputs are discrete"),
     ],
@@ -65,3 +68,18 @@ def test_refused(attnlimits, flags, message):
     said = attnlimits(flags)
     assert said.status == 2
     assert message in said.err and len(said.err.strip().splitlines()) == 1
+
+
+def test_the_page_of_a_link_has_the_law_of_its_labels(attnlimits):
+    said = attnlimits('explain --link "sign(h[1])+sign(h[2])" --label-noise 1/10').out
+    assert "y is replaced by one of the 2 other labels, each as likely, with probability 1/10" in said
+    assert "(17/20 [y = g(h)] + 1/20)" in said
+    assert "at label noise 1/10: alpha_c of" in said
+    latex = attnlimits(f"explain {SIGN} --latex --no-number").out
+    assert r"\left(\frac{4}{5}\,\mathbf 1[y=g(h)] + \frac{1}{10}\right)" in latex
+
+
+def test_a_report_of_a_link_with_label_noise(attnlimits, tmp_path):
+    found = json.loads(attnlimits(f"report {SIGN} --effort quick --out {tmp_path} --json").out)
+    failed = [one for part in found["parts"] for one in part["outcomes"] if one["state"] == "failed"]
+    assert failed == [] and found["complete"]
