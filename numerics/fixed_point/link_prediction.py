@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -114,11 +114,11 @@ def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
 def _errors(one: _Sum, overlap: Array, rule: Fineness) -> Array:
     """Both errors of one output by these panels; with label noise also its squares at omega and at h."""
     total = np.zeros(2)
-    for (k, f), (other, g) in product(enumerate(one.functions), repeat=2):
+    for (k, f), (other, g) in combinations_with_replacement(enumerate(one.functions), 2):
         if k == other:
             total += _own(f, float(np.clip(overlap[k, k], 0.0, 1.0)), rule)
         else:
-            total += _joint(f, g, (overlap[k, k], overlap[other, other], overlap[k, other]), rule)
+            total += 2 * _joint(f, g, (overlap[k, k], overlap[other, other], overlap[k, other]), rule)
     if math.isnan(one.left):
         return total
     return np.append(total, [_square(one, overlap, rule), _square(one, np.eye(len(overlap)), rule)])
@@ -147,7 +147,7 @@ def _own(f: Piecewise, q: float, rule: Fineness) -> Array:
 
 
 def _joint(f: Piecewise, g: Piecewise, overlap: tuple[float, float, float], rule: Fineness) -> Array:
-    """What two different terms add, shape (2,)."""
+    """What two different terms add in one order of both, shape (2,)."""
     s, t, c = overlap
     apart, together = product_mean(f, g, (1.0, 1.0, 0.0), rule), product_mean(f, g, (1.0, 1.0, c), rule)
     # f(h) g(omega), f(omega) g(h) and f(omega) g(omega).

@@ -151,14 +151,15 @@ def product_mean(first: Piecewise, second: Piecewise, covariance: tuple[float, f
     rule : Fineness
     """
     s, t, c = covariance
-    if s == 0:
-        return float(first.value(np.zeros(1))[0] * given(second, np.zeros(1), math.sqrt(t), rule)[0][0])
+    if s == 0 or c == 0:
+        return math.prod(float(given(f, np.zeros(1), math.sqrt(v), rule)[0][0]) for f, v in ((first, s), (second, t)))
     sd = math.sqrt(max(t - c * c / s, 0.0))
-    marks = [Marks(first.edges / math.sqrt(s), 0.0)]
-    if c != 0:
-        marks.append(Marks(second.edges * (math.sqrt(s) / c), 0.0))
-        marks.append(Marks(second.cuts * (math.sqrt(s) / c), sd * math.sqrt(s) / abs(c)))
-    xi, w = normal_rule(rule, tuple(marks))
+    marks = (
+        Marks(first.edges / math.sqrt(s), 0.0),
+        Marks(second.edges * (math.sqrt(s) / c), 0.0),
+        Marks(second.cuts * (math.sqrt(s) / c), sd * math.sqrt(s) / abs(c)),
+    )
+    xi, w = normal_rule(rule, marks)
     seen, _ = given(second, c / math.sqrt(s) * xi, sd, rule)
     return float(w @ (first.value(math.sqrt(s) * xi) * seen) / w.sum())
 
