@@ -7,7 +7,7 @@ layers or heads.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.cluster_pool import Workers
 from ..model.network import Network
+from ..posterior.branches.posterior import BranchPosterior
 from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from ..posterior.pieces import SETS
 from .averages import Averages, ChannelBase, matrix_root
@@ -90,6 +91,8 @@ class ChartChannel(ChannelBase):
 
     sampled = True
     smooth = False
+    #: What gives the moments.
+    posterior: Callable[..., ChartPosterior | BranchPosterior] = ChartPosterior
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class ChartChannel(ChannelBase):
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(sum(map(len, points)), -1, model.tokens)
         self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)
-        self._posterior = ChartPosterior(model, nodes, len(points[0]), len(points), rng, workers)
+        self._posterior = self.posterior(model, nodes, len(points[0]), len(points), rng, workers)
         self._known: dict[bytes, tuple[Array, float]] = {}
         self._latest: tuple[bytes, _Sampled] | None = None
 
@@ -177,8 +180,7 @@ class ChartChannel(ChannelBase):
     @property
     def solved(self) -> float:
         """All entries of h but those that the chart has as coordinates, or leaves out."""
-        layout = self._posterior.layout
-        return float(self.model.indices * self.model.tokens - layout.dimension - layout.free.sum())
+        return self._posterior.solved
 
     def log_density(self, q: Array) -> Array:
         """E log Z_out(q) - E log Z_out(0) of each randomisation, both at the same outputs."""
@@ -198,7 +200,7 @@ class ChartChannel(ChannelBase):
     def _log_densities(self, q: Array) -> tuple[Array, float]:
         """Outputs have one law at all overlaps: differences at one output are free of what depends on it alone."""
         h, omega, precision, moments = self._moments(q)
-        outputs = np.append(h @ self._posterior.layout.modes, self._noise, axis=1)
+        outputs = np.append(h @ self._posterior.modes, self._noise, axis=1)
         nothing = self._posterior(outputs, np.zeros_like(h), np.eye(len(q)), second=False)
         values = [here - there for here, there in zip(moments.log_z, nothing.log_z, strict=True)]
         value = linear(values)
@@ -222,12 +224,16 @@ class ChartChannel(ChannelBase):
 
     def _sampled(self, q: Array) -> "_Sampled":
         v = np.eye(len(q)) - q
-        omega = matrix_root(q) @ self._xi
-        h = omega + np.linalg.cholesky(v) @ self._zeta
+        h, omega = self._indices(q, v)
         moments = self._posterior(np.append(h, self._noise, axis=1), omega, v)
         # Moments are of the modes of the tokens.
-        modes = self._posterior.layout.modes.T
+        modes = self._posterior.modes.T
         return _Sampled(h @ modes, omega @ modes, np.asarray(np.linalg.inv(v), np.float64), moments)
+
+    def _indices(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Indices of the outputs, and the means of their prior."""
+        omega = matrix_root(q) @ self._xi
+        return omega + np.linalg.cholesky(v) @ self._zeta, omega
 
     def _score(self, entries: Entries, scores: "_Scores", controls: list[Array]) -> tuple[Array, float]:
         """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by.
@@ -270,7 +276,7 @@ class ChartChannel(ChannelBase):
         """
         h = np.append(self._zeta, self._noise, axis=1)
         moments = self._posterior(h, np.zeros_like(self._zeta), np.eye(self.model.indices))
-        modes = self._zeta @ self._posterior.layout.modes.T
+        modes = self._zeta @ self._posterior.modes.T
         found = []
         for group in groups:
             found.append(self._table(group, moments, modes[:, list(group)]))

@@ -9,6 +9,7 @@ from .network import Network
 __all__ = [
     "any_layer",
     "balls",
+    "branched",
     "closed_layer",
     "deep",
     "deep_softmax",
@@ -28,6 +29,7 @@ __all__ = [
     "two_by_two",
     "two_linear",
     "two_softmax",
+    "unique_preimage",
     "untied_layer",
 ]
 
@@ -110,10 +112,35 @@ def _shares(model: Network) -> bool:
     return sequence and model.activation == "softmax" and (model.tied or model.skip >= 1)
 
 
+def branched(model: object) -> bool:
+    """All tokens that leave several tied softmax layers of rank 1, from which finitely many indices are left.
+
+    The M (M - 1) numbers of an output fix the L M entries of h: two layers of three tokens up to a few choices, which a
+    search finds, and fewer layers than M - 1 up to the signs of the layers (`unique_preimage`). Outputs of linear
+    layers are of low rank: they lie on a surface, and leave more open.
+    """
+    if not (isinstance(model, Network) and model.tied and model.heads == 1 and set(model.ranks) == {1}):
+        return False
+    if model.output != "sequence" or model.noise or model.activation != "softmax" or model.layers < 2:
+        return False
+    return unique_preimage(model) or model.layers == 2 < model.tokens
+
+
+def unique_preimage(model: Network) -> bool:
+    """Whether almost every output of all tokens comes from one h, up to the signs of the layers.
+
+    Where the numbers of an output exceed the entries of h, pairs of indices with one output are fewer than indices, by
+    as many dimensions.
+    """
+    return model.layers < model.tokens - 1
+
+
 def on_chart(model: object) -> bool:
     """Output from which what is left open of the indices has coordinates (`derive.charts`), or that has noise."""
     if not isinstance(model, Network):
         return False
+    if branched(model):
+        return True
     own = isinstance(model.activation, ScoreFunction)
     # Deeper linear layers leave nodes that are worth too little.
     if not (own or model.activation == "softmax" or (model.activation == "linear" and model.layers <= 2)):

@@ -22,17 +22,21 @@ from ..core.validation import finite, flag, not_negative, positive, whole
 from .activations import ACTIVATIONS, Activation, ScoreFunction, activated, finite_output, read_activation
 from .kernels import kernel_package, served
 
-__all__ = ["ACTIVATIONS", "CHART_WORKER", "Network", "has_kernel", "kernel"]
+__all__ = ["ACTIVATIONS", "CHART_WORKER", "JACOBIAN_WORKER", "Network", "has_kernel", "kernel"]
 
 Array = NDArray[np.float64]
 
 OUTPUTS = ("last", "sequence")
 #: Module of the process that derives charts; all that it imports makes them.
 CHART_WORKER = "attnlimits.derive.emit.chart_worker"
+#: That of the one that derives Jacobians.
+JACOBIAN_WORKER = "attnlimits.derive.emit.jacobian_worker"
 # Where no kernel was generated: the posterior of one layer, of several, and on charts.
 _ONE_LAYER = "attnlimits.numerics.posterior.fibres"
 _SEVERAL_LAYERS = "attnlimits.numerics.posterior.sampled"
 _CHARTS = ("attnlimits.numerics.posterior.charts.posterior", "attnlimits.numerics.posterior.data.chart", CHART_WORKER)
+# And of all tokens that leave tied layers of rank 1, by the indices that give an output.
+_BRANCHES = ("attnlimits.numerics.posterior.branches.posterior", JACOBIAN_WORKER)
 
 
 @in_html
@@ -274,6 +278,8 @@ class Network:
             found = source_hash(__name__, _ONE_LAYER)
         elif self.single and self.tied and set(self.ranks) == {1}:
             found = source_hash(__name__, _SEVERAL_LAYERS)
+        elif self.tied and self.heads == 1 and set(self.ranks) == {1} and self.tokens > 2 and not self.noise:
+            found = source_hash(__name__, *_BRANCHES)
         else:
             found = source_hash(__name__, *_CHARTS)
         own = isinstance(self.activation, ScoreFunction)

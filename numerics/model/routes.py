@@ -176,6 +176,13 @@ ROUTES: tuple[Route, ...] = (
         "monte-carlo",
         posterior="data.deep_pair.DeepPairPosterior",
     ),
+    Route(
+        "gamp",
+        "posterior as a sum over all indices that give the output",
+        kinds.branched,
+        "estimated",
+        posterior="data.branches.BranchedPosterior",
+    ),
     replace(CHART, verb="gamp", posterior="data.chart.ChartedPosterior"),
     replace(SAMPLED_LAYERS, verb="gamp"),
     LINK,

@@ -36,7 +36,8 @@ _ROWS = {
     "L >= 2, M >= 3, another rank, or untied": Network(2, 3, 2, tied=False),
     "L >= 2, several heads": Network(2, 2, heads=2, readouts=[((1.0, 0.0), (0.0, 1.0))]),
     "L >= 2, M = 2, sequence output, softmax": Network(2, 2, output="sequence"),
-    "L >= 2, M >= 3, sequence output": Network(2, 3, output="sequence"),
+    "L = 2, M = 3, or 2 <= L < M - 1, rank 1, softmax, sequence output": Network(2, 3, output="sequence"),
+    "L >= 2, M >= 3, other sequence outputs": Network(3, 3, output="sequence"),
 }
 
 

@@ -60,7 +60,7 @@ def chart_threshold(
     troiani2025, (15)-(16), (19)-(45).
     """
     # Compiled loops, which take a while to load and other thresholds do without.
-    from ..channel.charts import ChartChannel
+    from ..channel.choice import sampled_channel
     from ..channel.structure import normals_of
     from ..quadrature.rules import normal_qmc
 
@@ -72,7 +72,7 @@ def chart_threshold(
     generator = np.random.default_rng(rng)
     log2_n = max(4, math.ceil(math.log2(samples)))
     points = [normal_qmc(normals_of(model), log2_n, stream) for stream in generator.spawn(replicas)]
-    channel = ChartChannel(model, points, nodes=nodes, rng=generator, workers=workers)
+    channel = sampled_channel(model)(model, points, nodes=nodes, rng=generator, workers=workers)
     last = channel.groups[-model.heads :]
     bias = 0.0
     best, eigenvector = np.full(replicas, -np.inf), np.zeros((model.indices,) * 2)

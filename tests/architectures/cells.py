@@ -36,6 +36,8 @@ MODELS: dict[str, al.Network] = {
     "L=2, M=3, linear, rank 2": al.Network(2, 3, 2, activation="linear"),
     "L=2, M=2, sequence output": al.Network(2, 2, output="sequence"),
     "L=2, M=3, sequence output": al.Network(2, 3, output="sequence"),
+    "L=2, M=4, sequence output": al.Network(2, 4, output="sequence"),
+    "L=3, M=3, sequence output": al.Network(3, 3, output="sequence"),
     "L=2, M=2, untied, noise 0.3": al.Network(2, 2, tied=False, noise=0.3),
     "L=3, M=2": al.Network(3, 2),
     "L=3, M=2, untied": al.Network(3, 2, tied=False),
@@ -46,8 +48,8 @@ MODELS: dict[str, al.Network] = {
 
 #: Why there is no number, by a part of the architecture's name.
 REASONS: dict[str, str] = {
-    "M=3, sequence output": "y has as many numbers as the indices of both layers: it leaves finitely many points, no "
-    "integral; with noise every index is a coordinate: --noise",
+    "L=3, M=3, sequence output": "the six numbers of y are equations on the nine indices that leave three open, for "
+    "which there is no chart; with noise every index is a coordinate: --noise",
 }
 
 

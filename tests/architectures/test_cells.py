@@ -11,7 +11,7 @@ FEW = [
     ("L=1, M=2, untied", "gamp"),
     ("L=2, M=2, rank 2", "threshold"),
     ("L=2, M=2, untied, noise 0.3", "free-energy"),
-    ("L=2, M=3, sequence output", "evolve"),
+    ("L=3, M=3, sequence output", "evolve"),
 ]
 
 

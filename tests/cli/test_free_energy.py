@@ -109,7 +109,7 @@ def test_a_landscape_with_its_values(attnlimits, tmp_path):
         (PHASE + " --alpha 1 --starts -1", "--starts must be >= 0"),
         (PHASE + " --alpha 1 --accuracy 1", "--accuracy must be in"),
         ("free-energy --alpha 1 --noise x", "--noise must be a number"),
-        ("free-energy --alpha 1 --tokens 3 --output sequence", "not served by `free-energy`"),
+        ("free-energy --alpha 1 --layers 3 --tokens 3 --output sequence", "not served by `free-energy`"),
         ("free-energy --alpha 1 --samples 0", "--samples must be"),
         ("free-energy --transitions", "one group of indices"),
         ('landscape --link "h[1]**2" --alpha 1 --out x.txt', "--out must end in"),

@@ -170,7 +170,10 @@ def test_data_of_ones_own(attnlimits, files):
         ("--alpha 1 --dimension 10 --out w.npy", "--out is for"),
         ("--alpha 1 --dimension 10 --noise x", "--noise must be a number"),
         ("--alpha 1 --dimension 10 --heads 2 --output sequence", "--heads is not served by `gamp`"),
-        ("--alpha 1 --dimension 10 --tokens 3 --output sequence", "--output sequence is not served by `gamp`"),
+        (
+            "--alpha 1 --dimension 10 --layers 3 --tokens 3 --output sequence",
+            "--output sequence is not served by `gamp`",
+        ),
         ("--alpha 1 --dimension 10 --layers 3 --activation linear --untied", "no denoiser for untied linear"),
         ('--alpha 1 --dimension 10 --link "h[1]" --layers 3', "--link stands instead"),
         ("--x x.npy", "--y is missing"),

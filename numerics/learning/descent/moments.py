@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import kve
 
+from ...posterior.data.branches import BranchedPosterior
 from ...posterior.data.chart import ChartedPosterior
 from ...posterior.data.deep import DeepPosterior
 from ...posterior.data.deep_pair import DeepPairPosterior
@@ -82,7 +83,7 @@ def prior_moments(model: Model, output: Posterior) -> tuple[Array, list[Array]]:
     if isinstance(output, LinkPosterior):
         mean, covariance = output.prior_moments()
         return mean, [covariance.reshape(n, model.indices * m, -1)]
-    if isinstance(output, ChartedPosterior):
+    if isinstance(output, ChartedPosterior | BranchedPosterior):
         return mean, [_of_group(output.prior_moments(), group) for group in groups(model)]
     assert isinstance(output, DeepPosterior | DeepPairPosterior)
     seconds = output.prior_moments()

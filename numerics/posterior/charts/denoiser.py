@@ -12,8 +12,10 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import numbers, positive, whole
 from ...model.charts import chart_of
+from ...model.kinds import branched
 from ...model.network import Network
 from ...model.routes import require
+from ..branches.denoiser import denoise_branched
 from ..denoiser import check_covariance, flat
 from ..entrywise import EntrywiseDenoiserResult, OneOutput, combined
 from .density import Target, prior_of, with_noise
@@ -92,6 +94,10 @@ def denoise_sampled(
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(outputs.shape[:-2], means.shape[:-2], covariance.shape[:-2])
     outputs, means, covariance = flat(outputs, lead, shape), flat(means, lead, (p, m)), flat(covariance, lead, (p, p))
+    if branched(model):
+        given = outputs, means, covariance
+        found = _met(denoise_branched(model, given, tol, most, np.random.default_rng(rng)), tol)
+        return OneOutput.stacked(found, lead, "estimated", Origin.of(model, tol=tol, max_nodes=most))
     chart = chart_of(model)  # kept: the layout holds addresses in it
     layout = layout_of(chart, constants_of(model))
     # From the log-ratios of two entries of a row to one of them.
@@ -108,7 +114,13 @@ def denoise_sampled(
         )
     ]
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        found = list(pool.map(lambda sample: _solved(sample, tol, most), samples))
+        found = _met(list(pool.map(lambda sample: _solved(sample, tol, most), samples)), tol)
+    found = [one._replace(log_z=one.log_z + own) for one, own in zip(found, unit, strict=True)]
+    return OneOutput.stacked(found, lead, "monte-carlo", Origin.of(model, tol=tol, max_nodes=most))
+
+
+def _met(found: list[OneOutput], tol: float) -> list[OneOutput]:
+    """The same, all of whose errors are as asked for."""
     missed = [number for number, one in enumerate(found) if not one.error <= tol]
     if missed:
         raise ConvergenceError(
@@ -116,9 +128,7 @@ def denoise_sampled(
             f"{found[missed[0]].nodes} nodes on {len(missed)} of {len(found)} samples, the first is number "
             f"{missed[0]}; raise max_nodes or tol"
         )
-
-    found = [one._replace(log_z=one.log_z + own) for one, own in zip(found, unit, strict=True)]
-    return OneOutput.stacked(found, lead, "monte-carlo", Origin.of(model, tol=tol, max_nodes=most))
+    return found
 
 
 class _Sample(NamedTuple):

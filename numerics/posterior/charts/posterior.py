@@ -106,6 +106,9 @@ class ChartPosterior:
         Threads, all cores by default; or the workers of a cluster.
     """
 
+    #: Share of the posteriors that is missed: nodes may fall anywhere.
+    missed = 0.0
+
     def __init__(
         self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers = None
     ) -> None:
@@ -126,6 +129,16 @@ class ChartPosterior:
             drawn_points(self.layout, half, pairs * replicas, rng, shifts=shifts),
             rng.standard_normal((_DRAWS, model.indices + model.noise_rows, model.tokens)),
         )
+
+    @property
+    def modes(self) -> Array:
+        """Modes over the tokens that moments are in."""
+        return self.layout.modes
+
+    @property
+    def solved(self) -> float:
+        """All entries of h but those that the chart has as coordinates, or leaves out."""
+        return float(self.model.indices * self.model.tokens - self.layout.dimension - self.layout.free.sum())
 
     def __call__(self, h: Array, omega: Array, v: Array, *, second: bool = True) -> ChartMoments:
         """Moments given the outputs of indices h.

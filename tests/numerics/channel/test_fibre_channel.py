@@ -276,6 +276,6 @@ def test_overlap_starts_at_the_exact_threshold(model: Network) -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(KernelNotFoundError, match="attention of the last layer as output"):
-        evolve(Network(2, 3, output="sequence"), 0.2)
+        evolve(Network(3, 3, output="sequence"), 0.2)
     with pytest.raises(ValueError, match="multiple of the identity"):
         evolve(Network(1, 3, 2), 0.2, start=np.diag([0.1, 0.2]), samples=16)

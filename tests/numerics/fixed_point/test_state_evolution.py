@@ -401,7 +401,7 @@ def test_bad_arguments_of_a_curve_are_named(arguments: dict[str, object], words:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Network(2, 3, output="sequence"), "attention of the last layer as output"),
+        (Network(3, 3, output="sequence"), "attention of the last layer as output"),
         (Network(3, 2, 2, activation="linear"), "linear of two layers"),
         (Network(2, activation=np.tanh), "no state evolution for tied tanh"),
     ],

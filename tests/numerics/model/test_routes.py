@@ -41,7 +41,7 @@ UNSERVED = [
     Network(2, 2, tied=False),
     Network(2, 2, heads=2, readouts=[np.eye(2)]),
     Network(1, 2, heads=2),
-    Network(2, 3, output="sequence"),
+    Network(3, 3, output="sequence"),
     Network(2, 2, activation=np.tanh),
     Network(1, 2, activation=np.tanh, tied=False),
 ]
@@ -133,8 +133,8 @@ def test_the_table_of_the_site_is_that_of_the_routes(repository):
 @pytest.mark.parametrize(
     ("verb", "model", "command"),
     [
-        ("curve", Network(2, 3, output="sequence"), "curve --from 0 --to 1 --layers 2 --tokens 3"),
-        ("evolve", Network(2, 3, output="sequence"), "evolve --alpha 1 --layers 2 --tokens 3"),
+        ("curve", Network(3, 3, output="sequence"), "curve --from 0 --to 1 --layers 3 --tokens 3"),
+        ("evolve", Network(3, 3, output="sequence"), "evolve --alpha 1 --layers 3 --tokens 3"),
         ("last layer", Network(3, 3, activation=np.tanh, skip=2.0), "threshold --layers 3 --tokens 3 --skip 2"),
         ("evolve", Network(2, 3, (1, 2), output="sequence"), "evolve --alpha 1 --layers 2 --tokens 3 --rank 1,2"),
         ("enclosure", Network(3, 3, activation="linear"), "threshold --rigorous --layers 2 --tokens 2"),

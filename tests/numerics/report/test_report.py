@@ -213,7 +213,7 @@ def test_a_part_that_fails_says_so_and_the_page_is_made(made, monkeypatch):
 
 
 def test_a_model_without_a_threshold_has_a_page_that_says_why(tmp_path):
-    found = al.report(al.Network(layers=2, tokens=3, output="sequence"), tmp_path, effort="quick")
+    found = al.report(al.Network(layers=3, tokens=3, output="sequence"), tmp_path, effort="quick")
     assert not found.complete and "no last-layer threshold" in found.status
     text = found.page.read_text(encoding="utf-8")
     assert "No weak-recovery threshold" in text and "Not served, and why" in text

@@ -50,4 +50,4 @@ def test_refusals():
     with pytest.raises(ValueError, match="leave out digits"):
         al.threshold(al.Network(layers=2, tokens=3), layer=1, digits=4)
     with pytest.raises(KernelNotFoundError, match="no threshold of a layer before the last"):
-        al.threshold(al.Network(layers=2, tokens=3, output="sequence"), layer=1)
+        al.threshold(al.Network(layers=3, tokens=3, output="sequence"), layer=1)

@@ -374,7 +374,7 @@ def test_bad_digits_are_named(model: Network, most: int, digits: object) -> None
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Network(2, 3, output="sequence"), "attention of the last layer as output"),
+        (Network(3, 3, output="sequence"), "attention of the last layer as output"),
         (Network(2, activation=np.tanh), "no last-layer threshold for tied tanh"),
         (Network(3, 4, activation="linear"), "linear of two"),
     ],

@@ -65,4 +65,4 @@ def test_what_is_refused(rng):
     with pytest.raises(ValueError, match="omega must be finite"):
         denoise_sampled(model, y, omega[:, :2], v)
     with pytest.raises(KernelNotFoundError, match="no denoiser for"):
-        denoise_sampled(Network(2, 3, output="sequence"), y, omega, v)
+        denoise_sampled(Network(3, 3, output="sequence"), y, omega, v)

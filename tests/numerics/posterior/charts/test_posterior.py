@@ -117,7 +117,7 @@ def test_a_chart_is_derived_once(tmp_path, monkeypatch, capsys):
 
 def test_what_has_no_chart_says_why():
     with pytest.raises(KernelNotFoundError, match="equations on the layers before the last"):
-        chart_of(Network(2, 3, output="sequence"))
+        chart_of(Network(3, 3, output="sequence"))
 
 
 @pytest.mark.parametrize("model", [Network(2, 2, tied=False), Network(2, 2, 2)], ids=["untied", "rank two"])

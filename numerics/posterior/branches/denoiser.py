@@ -1,0 +1,66 @@
+"""Posterior of the indices given single outputs that finitely many indices give, by two searches for all of them."""
+
+import numpy as np
+
+from ...core.typing import Array
+from ...model.network import Network
+from ..entrywise import OneOutput, largest_error
+from .posterior import Preimages
+
+__all__ = ["denoise_branched"]
+
+# Starts of each search at first.
+_FIRST = 512
+# Units of rounding times the condition of V.
+_ROUNDING = 32
+
+
+def denoise_branched(
+    model: Network, given: tuple[Array, Array, Array], tol: float, most: int, rng: np.random.Generator
+) -> list[OneOutput]:
+    """Posteriors of some outputs; each error is the difference of two searches from starts of their own.
+
+    Parameters
+    ----------
+    model : Network
+        `kinds.branched`.
+    given : tuple of ndarray, shapes (n, M, M), (n, P, M) and (n, P, P)
+        y, omega and V.
+    tol : float
+        Of the largest error of an output: starts are doubled until it is reached.
+    most : int
+        Starts of one output, in both searches.
+    rng : numpy.random.Generator
+
+    Raises
+    ------
+    UnreachableOutputError
+        No indices were found that give an output.
+    """
+    return [_one(model, *(part[None] for part in row), tol, most, rng) for row in zip(*given, strict=True)]
+
+
+def _one(
+    model: Network, y: Array, omega: Array, V: Array, tol: float, most: int, rng: np.random.Generator
+) -> OneOutput:
+    starts = _FIRST
+    while True:
+        made = [_entries(Preimages(model, own, 1, starts), y, omega, V) for own in rng.spawn(2)]
+        rounding = _ROUNDING * float(np.finfo(float).eps) * float(np.linalg.cond(V[0]))
+        (log_z, g, dg), others = made[0], made[1]
+        offs = [np.abs(a - b) + rounding * (1 + np.abs(a)) for a, b in zip(made[0], others, strict=True)]
+        worst = largest_error(float(offs[0]), (g, offs[1]), (dg, offs[2]), V[0])
+        if worst <= tol or 4 * starts > most:
+            return OneOutput(float(log_z), g, dg, float(offs[0]), offs[1], offs[2], worst, 2 * starts)
+        starts *= 2
+
+
+def _entries(preimages: Preimages, y: Array, omega: Array, V: Array) -> tuple[Array, Array, Array]:
+    """Log Z, g_out and dg_out of one output by one search."""
+    found = preimages.summed(preimages.of_outputs(y), omega, V)
+    indices, tokens = omega.shape[1:]
+    precision, flat = np.linalg.inv(V[0]), found.mean[0].ravel()
+    covariance = (found.second[0] - np.outer(flat, flat)).reshape(indices, tokens, indices, tokens)
+    dg = np.einsum("ap,pkql,qb->akbl", precision, covariance, precision, optimize=True)
+    dg -= np.einsum("ab,kl->akbl", precision, np.eye(tokens))
+    return found.log_z[0], precision @ (found.mean[0] - omega[0]), dg
