@@ -37,19 +37,20 @@ def denoise_branched(
     UnreachableOutputError
         No indices were found that give an output.
     """
-    return [_one(model, *(part[None] for part in row), tol, most, rng) for row in zip(*given, strict=True)]
+    return [_one(model, (y[None], omega[None], v[None]), tol, most, rng) for y, omega, v in zip(*given, strict=True)]
 
 
 def _one(
-    model: Network, y: Array, omega: Array, V: Array, tol: float, most: int, rng: np.random.Generator
+    model: Network, given: tuple[Array, Array, Array], tol: float, most: int, rng: np.random.Generator
 ) -> OneOutput:
+    v = given[2][0]
+    rounding = _ROUNDING * float(np.finfo(float).eps) * float(np.linalg.cond(v))
     starts = _FIRST
     while True:
-        made = [_entries(Preimages(model, own, 1, starts), y, omega, V) for own in rng.spawn(2)]
-        rounding = _ROUNDING * float(np.finfo(float).eps) * float(np.linalg.cond(V[0]))
-        (log_z, g, dg), others = made[0], made[1]
-        offs = [np.abs(a - b) + rounding * (1 + np.abs(a)) for a, b in zip(made[0], others, strict=True)]
-        worst = largest_error(float(offs[0]), (g, offs[1]), (dg, offs[2]), V[0])
+        one, other = (_entries(Preimages(model, own, 1, starts), *given) for own in rng.spawn(2))
+        log_z, g, dg = one
+        offs = [np.abs(a - b) + rounding * (1 + np.abs(a)) for a, b in zip(one, other, strict=True)]
+        worst = largest_error(float(offs[0]), (g, offs[1]), (dg, offs[2]), v)
         if worst <= tol or 4 * starts > most:
             return OneOutput(float(log_z), g, dg, float(offs[0]), offs[1], offs[2], worst, 2 * starts)
         starts *= 2

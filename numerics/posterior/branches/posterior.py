@@ -122,7 +122,7 @@ class Preimages:
         self._in_parts(work, len(h))
         there = np.arange(MOST) < counts[:, None]
         known = (_alike(points, h[:, None]) & there).any(axis=1)
-        size = int(counts.max()) + 1
+        size = min(int(counts.max()) + 1, MOST)
         points, there = points[:, :size], there[:, :size]
         rows = np.flatnonzero(~known)
         place = np.minimum(counts[rows], size - 1)
