@@ -73,7 +73,7 @@ def test_points_that_do_not_converge_end_with_status_one(attnlimits, monkeypatch
         ("--from 0 --to 1 --along skip --alpha 1", "--from must be finite and >= 1e-12"),
         ("--from 0 --to 1 --noise x", "--noise must be a number"),
         ("--from 0 --to 1 --samples 0", "--samples must be"),
-        ("--from 0 --to 1 --tokens 3 --output sequence", "not served by `curve`"),
+        ("--from 0 --to 1 --layers 3 --tokens 3 --output sequence", "not served by `curve`"),
         ('--from 0 --to 1 --link "h[1]" --layers 3', "--link stands instead"),
         ('--from 0.5 --to 1 --link "h[1]" --along skip --alpha 1', "--link stands instead"),
         ('--from 0 --to 1 --link "tanh(h[1])+2*tanh(h[2])"', "learned together"),

@@ -45,7 +45,7 @@ def test_a_sampled_threshold_has_its_error(attnlimits):
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--layers 2 --tokens 3 --output sequence", "the attention of the last layer as output"),
+        ("--layers 3 --tokens 3 --output sequence", "the attention of the last layer as output"),
         ("--layers 2 --tokens 30 --untied", "`attnlimits threshold` computes it"),
     ],
 )

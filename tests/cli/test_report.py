@@ -20,10 +20,10 @@ def test_a_report_is_written_and_taken_up(attnlimits, tmp_path, monkeypatch):
 
 
 def test_a_model_without_a_threshold_ends_in_one_and_has_its_page(attnlimits, tmp_path):
-    said = attnlimits(f"report --layers 2 --tokens 3 --output sequence --effort quick --out {tmp_path}")
+    said = attnlimits(f"report --layers 3 --tokens 3 --output sequence --effort quick --out {tmp_path}")
     assert said.status == 1
     assert "no last-layer threshold" in said.lines_of_error[-1] and len(said.lines_of_error) > 1
-    quiet = attnlimits(f"report --layers 2 --tokens 3 --output sequence --effort quick --out {tmp_path} --quiet")
+    quiet = attnlimits(f"report --layers 3 --tokens 3 --output sequence --effort quick --out {tmp_path} --quiet")
     assert quiet.lines_of_error == said.lines_of_error[-1:]
     assert (tmp_path / "index.html").exists()
 

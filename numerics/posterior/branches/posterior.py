@@ -22,9 +22,9 @@ __all__ = ["BranchPosterior", "Branches", "Preimages", "Summed"]
 
 Array = NDArray[np.float64]
 
-# Starts of the search of single outputs, and of averages: of three tokens one posterior in 1500 and in 150 lacks
-# something then.
-_STARTS, _OF_AVERAGES = 512, 192
+# Starts of the search for the branches of data: of three tokens one posterior in 1500 lacks something then. Of
+# averages so many at least, and one more for so many nodes asked for: 64 nodes leave a thirtieth, 1024 one in 150.
+_STARTS, _LEAST_STARTS, _NODES_OF_A_START = 512, 32, 8
 # Outputs at a time.
 _CHUNK = 64
 # Relative difference of a branch from the indices that gave the output.
@@ -183,8 +183,10 @@ class BranchPosterior:
     Parameters
     ----------
     model : Network
-    nodes, per, replicas : int
-        As of `ChartPosterior`; not used.
+    nodes : int
+        As of `ChartPosterior`: more of them are more starts of the search.
+    per, replicas : int
+        Not used.
     rng : numpy.random.Generator
     workers : int, ClusterPool or None
 
@@ -201,11 +203,11 @@ class BranchPosterior:
     def __init__(
         self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers = None
     ) -> None:
-        del nodes, per, replicas
+        del per, replicas
         self.modes = np.eye(model.tokens)
         self.solved = float(model.indices * model.tokens)
         self.missed = 0.0
-        self._preimages = Preimages(model, rng, workers, _OF_AVERAGES)
+        self._preimages = Preimages(model, rng, workers, _LEAST_STARTS + nodes // _NODES_OF_A_START)
         self._known: tuple[Array, Branches] | None = None
 
     def __call__(self, h: Array, omega: Array, v: Array, *, second: bool = True) -> ChartMoments:
