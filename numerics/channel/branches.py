@@ -9,11 +9,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.kinds import branched
+from ..model.network import Network
 from ..posterior.branches.posterior import BranchPosterior
 from .averages import Averages, matrix_root
 from .charts import ChartChannel, Operator
 
-__all__ = ["BranchChannel"]
+__all__ = ["BranchChannel", "sampled_channel"]
 
 Array = NDArray[np.float64]
 
@@ -49,3 +51,8 @@ class BranchChannel(ChartChannel):
     @property
     def _missed(self) -> float:
         return self._posterior.missed
+
+
+def sampled_channel(model: Network) -> type[ChartChannel]:
+    """Averages of a model on the route of charts."""
+    return BranchChannel if branched(model) else ChartChannel

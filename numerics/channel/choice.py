@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cluster_pool import Workers
-from ..model.kinds import branched
 from ..model.network import Network
 from ..model.routes import CHART, DEEP_QUADRATURE, preferred, require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
-from .branches import BranchChannel
-from .charts import ChartChannel
+from .branches import sampled_channel
 from .deep.averages import DeepAverages
 from .fibre import TiedLayer, UntiedLayer
 from .one_layer import OneLayer
@@ -23,7 +21,7 @@ from .structure import normals_of
 from .two_layers.averages import TwoLayerAverages
 from .two_layers.sampled import TwoLayers
 
-__all__ = ["channel", "is_costly", "is_sampled", "sampled_channel"]
+__all__ = ["channel", "is_costly", "is_sampled"]
 
 Array = NDArray[np.float64]
 
@@ -88,11 +86,6 @@ def channel(
     if accuracy is not None and DEEP_QUADRATURE.serves(model):
         return DeepAverages(model, accuracy, replicas=replicas, rng=rng, workers=workers)
     return DeepChannel(model, _points(size, log2_n, streams), nodes=nodes, rng=rng, workers=workers)
-
-
-def sampled_channel(model: Network) -> type[ChartChannel]:
-    """Averages of a model on the route of charts."""
-    return BranchChannel if branched(model) else ChartChannel
 
 
 def _points(size: int, log2_n: int, streams: Sequence[np.random.Generator]) -> list[Array]:

@@ -60,7 +60,7 @@ def chart_threshold(
     troiani2025, (15)-(16), (19)-(45).
     """
     # Compiled loops, which take a while to load and other thresholds do without.
-    from ..channel.choice import sampled_channel
+    from ..channel.branches import sampled_channel
     from ..channel.structure import normals_of
     from ..quadrature.rules import normal_qmc
 
