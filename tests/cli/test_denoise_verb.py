@@ -242,7 +242,7 @@ BAD = [
     (f"denoise {SAMPLE} --layers 3", "omega must be a single one, of shape (3, 2)"),
     (f"denoise {SAMPLE} --untied", "omega must be finite with shape (..., 4, 2)"),
     (f"denoise {SAMPLE} --untied --digits 12", "no precise denoiser for untied"),
-    (f"denoise {SAMPLE} --tokens 3 --output sequence", "--output sequence is not served by `denoise`"),
+    (f"denoise {SAMPLE} --layers 3 --tokens 3 --output sequence", "--output sequence is not served by `denoise`"),
     (f"denoise --y '[[0.7' --omega '{OMEGA}' --V '{V}'", "--y is no JSON"),
     (f"denoise --y 0.7 --omega '{OMEGA}' --V '{V}'", "--y must be a list of rows"),
     (f"denoise --y '[[0.7, 0.3]]' --omega '{OMEGA}' --V '{V}'", "y must be a single one, of shape (2, 2)"),

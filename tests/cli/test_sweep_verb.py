@@ -50,21 +50,21 @@ def test_a_sweep_in_words_and_as_json(attnlimits, grid, tmp_path):
 
 def test_failures_are_listed_and_end_with_status_one(attnlimits, grid, tmp_path):
     fixed = 'task = "threshold"\n[fixed]\ntokens = 3\noutput = "sequence"\n'
-    path = grid(fixed + "[axes]\nlayers = [1, 2, 3, 4, 5, 6, 7]")
+    path = grid(fixed + "[axes]\nlayers = [1, 3, 4, 5, 6, 7, 8]")
     command = f"sweep {path} --out {tmp_path / 'out'} {FLAGS}"
     said = attnlimits(command)
     assert said.status == 1
     assert said.lines_of_error == ["attnlimits: 1 of 7 points done, 6 failed (--retry-failed runs them again)"]
     lines = said.out.splitlines()
     assert sum(line.startswith("failed: ") for line in lines) == 5
-    assert "layers=2" in lines[2]
-    assert "ValueError: --output sequence is not served by `threshold` at L = 2" in lines[2]
+    assert "layers=3" in lines[2]
+    assert "ValueError: --output sequence is not served by `threshold` at L = 3" in lines[2]
     assert "and 1 more that failed (--json lists them)" in lines
     said = attnlimits(f"{command} --json --retry-failed")
     assert said.status == 1
     found = json.loads(said.out)
     assert (found["computed"], found["failed"], len(found["failures"])) == (6, 6, 6)
-    assert found["failures"][0]["parameters"]["layers"] == 2
+    assert found["failures"][0]["parameters"]["layers"] == 3
 
 
 @pytest.mark.parametrize(
