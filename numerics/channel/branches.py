@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.kinds import branched
 from ..model.network import Network
 from ..posterior.branches.posterior import BranchPosterior
 from .averages import Averages, matrix_root
@@ -28,6 +27,7 @@ class BranchChannel(ChartChannel):
     """
 
     posterior = BranchPosterior
+    _posterior: BranchPosterior
 
     def _indices(self, q: Array, v: Array) -> tuple[Array, Array]:
         return self._zeta, q @ self._zeta + matrix_root(q @ v) @ self._xi
@@ -55,4 +55,4 @@ class BranchChannel(ChartChannel):
 
 def sampled_channel(model: Network) -> type[ChartChannel]:
     """Averages of a model on the route of charts."""
-    return BranchChannel if branched(model) else ChartChannel
+    return BranchChannel if model.branched else ChartChannel

@@ -8,21 +8,20 @@ layers or heads.
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cluster_pool import Workers
 from ..model.network import Network
-from ..posterior.branches.posterior import BranchPosterior
 from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from ..posterior.pieces import SETS
 from .averages import Averages, ChannelBase, matrix_root
 from .pieces import LINEAR, debiased_average, linear, product
 from .structure import Entries, structure
 
-__all__ = ["ChartChannel", "Operator"]
+__all__ = ["ChartChannel", "Operator", "OutputPosterior"]
 
 Array = NDArray[np.float64]
 
@@ -51,6 +50,21 @@ class Operator(NamedTuple):
         """Largest eigenvalue of each randomisation, to first order in what scatters; its vector, and the bias."""
         vector = np.linalg.eigh(self.table.mean(axis=0))[1][:, -1]
         return vector @ self.table @ vector, vector, float(np.abs(vector) @ self.bias @ np.abs(vector))
+
+
+class OutputPosterior(Protocol):
+    """Posteriors of outputs whose indices are known, as `ChartPosterior` has them."""
+
+    @property
+    def modes(self) -> Array:
+        """Modes over the tokens that moments are in, shape (M, M)."""
+
+    @property
+    def solved(self) -> float:
+        """Entries of h that an output fixes."""
+
+    def __call__(self, h: Array, omega: Array, v: Array, *, second: bool = True) -> ChartMoments:
+        """Moments given the outputs of indices h."""
 
 
 class _Sampled(NamedTuple):
@@ -92,7 +106,7 @@ class ChartChannel(ChannelBase):
     sampled = True
     smooth = False
     #: What gives the moments.
-    posterior: Callable[..., ChartPosterior | BranchPosterior] = ChartPosterior
+    posterior: Callable[..., OutputPosterior] = ChartPosterior
 
     def __init__(
         self,

@@ -283,7 +283,8 @@ def _route(model: Model) -> str:
         return "integral over what the output leaves open"
     if serving("fibre", model):
         return "integral over the fibre of the output"
-    return "posterior sampled on a chart" if serving("denoise-sampled", model) else ""
+    routes = serving("denoise-sampled", model)
+    return routes[0].name if routes else ""
 
 
 def _entrywise(args: argparse.Namespace, model: Model, given: list[ArrayLike]) -> tuple[Record, str]:

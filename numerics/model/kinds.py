@@ -29,7 +29,6 @@ __all__ = [
     "two_by_two",
     "two_linear",
     "two_softmax",
-    "unique_preimage",
     "untied_layer",
 ]
 
@@ -113,26 +112,8 @@ def _shares(model: Network) -> bool:
 
 
 def branched(model: object) -> bool:
-    """All tokens that leave several tied softmax layers of rank 1, from which finitely many indices are left.
-
-    The M (M - 1) numbers of an output fix the L M entries of h: two layers of three tokens up to a few choices, which a
-    search finds, and fewer layers than M - 1 up to the signs of the layers (`unique_preimage`). Outputs of linear
-    layers are of low rank: they lie on a surface, and leave more open.
-    """
-    if not (isinstance(model, Network) and model.tied and model.heads == 1 and set(model.ranks) == {1}):
-        return False
-    if model.output != "sequence" or model.noise or model.activation != "softmax" or model.layers < 2:
-        return False
-    return unique_preimage(model) or model.layers == 2 < model.tokens
-
-
-def unique_preimage(model: Network) -> bool:
-    """Whether almost every output of all tokens comes from one h, up to the signs of the layers.
-
-    Where the numbers of an output exceed the entries of h, pairs of indices with one output are fewer than indices, by
-    as many dimensions.
-    """
-    return model.layers < model.tokens - 1
+    """Outputs that finitely many indices give."""
+    return isinstance(model, Network) and model.branched
 
 
 def on_chart(model: object) -> bool:

@@ -269,6 +269,29 @@ class Network:
         """Whether c is named: always but for a single untied layer, whose output does not depend on it."""
         return self.tied or self.layers > 1 or self.output == "sequence"
 
+    @property
+    def branched(self) -> bool:
+        """Whether finitely many indices give an output: all tokens that leave several tied softmax layers of rank 1.
+
+        The M (M - 1) numbers of an output fix the L M entries of h: two layers of three tokens up to a few choices,
+        which a search finds, and fewer layers than M - 1 up to the signs of the layers (`unique_preimage`). Outputs of
+        linear layers are of low rank: they lie on a surface, and leave more open.
+        """
+        if not (self.tied and self.heads == 1 and set(self.ranks) == {1}):
+            return False
+        if self.output != "sequence" or self.noise or self.activation != "softmax" or self.layers < 2:
+            return False
+        return self.unique_preimage or self.layers == 2 < self.tokens
+
+    @property
+    def unique_preimage(self) -> bool:
+        """Whether almost every output of a branched network comes from one h, up to the signs of the layers.
+
+        Where the numbers of an output exceed the entries of h, pairs of indices with one output are fewer than indices,
+        by as many dimensions.
+        """
+        return self.layers < self.tokens - 1
+
     @cached_property
     def kernel_hash(self) -> str:
         """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
@@ -278,7 +301,7 @@ class Network:
             found = source_hash(__name__, _ONE_LAYER)
         elif self.single and self.tied and set(self.ranks) == {1}:
             found = source_hash(__name__, _SEVERAL_LAYERS)
-        elif self.tied and self.heads == 1 and set(self.ranks) == {1} and self.tokens > 2 and not self.noise:
+        elif self.branched:
             found = source_hash(__name__, *_BRANCHES)
         else:
             found = source_hash(__name__, *_CHARTS)

@@ -97,6 +97,9 @@ LINK = Route(
     "gamp", "link", kinds.link, "estimated", "sampled where no quadrature serves the link", "data.link.LinkPosterior"
 )
 
+_BRANCHES = Route(
+    "denoise-sampled", "posterior as a sum over all indices that give the output", kinds.branched, "estimated"
+)
 _ONE_INDEX = Route("evolve", "quadrature over one index", kinds.one_index, "estimated")
 _ONE_LAYER = (
     _ONE_INDEX,
@@ -150,6 +153,7 @@ ROUTES: tuple[Route, ...] = (
     *_verb("free energy", *_AVERAGES, CHART, LINK),
     Route("denoise", "two points of one layer", kinds.one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", kinds.two_by_two, "estimated"),
+    _BRANCHES,
     replace(CHART, verb="denoise-sampled", note="about 2 digits"),
     Route(
         "denoise-mp",
@@ -176,13 +180,7 @@ ROUTES: tuple[Route, ...] = (
         "monte-carlo",
         posterior="data.deep_pair.DeepPairPosterior",
     ),
-    Route(
-        "gamp",
-        "posterior as a sum over all indices that give the output",
-        kinds.branched,
-        "estimated",
-        posterior="data.branches.BranchedPosterior",
-    ),
+    replace(_BRANCHES, verb="gamp", posterior="data.branches.BranchedPosterior"),
     replace(CHART, verb="gamp", posterior="data.chart.ChartedPosterior"),
     replace(SAMPLED_LAYERS, verb="gamp"),
     LINK,

@@ -12,7 +12,7 @@ from ..core.results import How, Origin, Result
 from ..core.standard_error import standard_error
 from ..core.typing import Array
 
-__all__ = ["EntrywiseDenoiserResult", "OneOutput", "combined", "largest_error"]
+__all__ = ["EntrywiseDenoiserResult", "OneOutput", "combined", "largest_error", "scores"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,6 +83,13 @@ class OneOutput(NamedTuple):
 
         entries = {name: column(name) for name in OneOutput._fields}
         return EntrywiseDenoiserResult(**entries, how=how, origin=origin)
+
+
+def scores(shift: Array, covariance: Array, precision: Array) -> tuple[Array, Array]:
+    """g_out and dg_out from E[h | y] - omega, Cov[h | y] of shape (P, M, P, M) and V^{-1}."""
+    dg = np.einsum("ap,pkql,qb->akbl", precision, covariance, precision)
+    dg -= np.einsum("ab,kl->akbl", precision, np.eye(shift.shape[1]))
+    return precision @ shift, dg
 
 
 def largest_error(log_z_error: float, g: tuple[Array, Array], dg: tuple[Array, Array], V: Array) -> float:

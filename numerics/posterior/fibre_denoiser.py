@@ -9,7 +9,7 @@ from ..core.typing import Array
 from ..core.validation import numbers, positive
 from ..model.network import Network
 from .denoiser import check_covariance, flat
-from .entrywise import EntrywiseDenoiserResult, OneOutput, largest_error
+from .entrywise import EntrywiseDenoiserResult, OneOutput, largest_error, scores
 from .fibres import fibre_moments
 
 __all__ = ["denoise_fibre"]
@@ -81,9 +81,7 @@ def _one(layer: Network, y: Array, omega: Array, V: Array, accuracy: float) -> O
         scale = max(1.0, float(np.abs(made.second).max()))
         first = float(made.error) * scale + rounding * float(np.abs(made.mean).max())
         second = first * (1 + 2 * float(np.abs(made.mean).max())) + rounding * scale
-        g = precision @ shift
-        dg = np.einsum("ap,pkql,qb->akbl", precision, covariance, precision)
-        dg -= np.einsum("ab,kl->akbl", precision, np.eye(layer.tokens))
+        g, dg = scores(shift, covariance, precision)
         g_error = np.broadcast_to(first * size[:, None], g.shape)
         dg_error = np.broadcast_to(second * np.multiply.outer(size, size)[:, None, :, None], dg.shape)
         log_error = float(made.error) + rounding * (1 + abs(float(made.log_z)))

@@ -1,7 +1,7 @@
 """Averages of a group of up to three entries of h by deterministic quadrature over the fibres of its outputs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ...core.blas import one_blas_thread
 from ...core.errors import NotServedError
-from ...model.link_regions import Region
 from ...model.links import LinkKernel, Part
 from ...posterior.link.fibred import FibredRule, Steps, best_plan, fibred_rule
 from ..averages import ROUNDING, matrix_root
@@ -104,8 +103,11 @@ class FibreGroup:
         def rule(steps: Steps) -> FibredRule:
             return fibred_rule(kernel, part, steps._replace(plan=plan), noise)
 
+        def limits(ratios: Ratios) -> tuple[Resolved, Resolved]:
+            return tangents(part.regions[0], self.entries, np.array(ratios))
+
         self._rule = lru_cache(maxsize=8)(rule)
-        self._tangents = _tangents_of(part.regions[0], self.entries) if _smooth(part, noise) else None
+        self._tangents = lru_cache(maxsize=8)(limits) if _smooth(part, noise) else None
         self._kept: dict[tuple[bytes, Resolution], Blurred] = {}
         within, self.solved = self._resolved(RESOLUTIONS[_CHOSEN[len(self.entries)]])
         self._resolutions = tuple(resolution.within(within) for resolution in RESOLUTIONS)
@@ -221,16 +223,6 @@ class FibreGroup:
 def _smooth(part: Part, noise: float) -> bool:
     """Whether the limit of the averages is known, and how they approach it."""
     return not noise and len(part.entries) == 2 and len(part.regions) == 1 and part.regions[0].nondegenerate
-
-
-def _tangents_of(region: Region, entries: tuple[int, ...]) -> Callable[[Ratios], tuple[Resolved, Resolved]]:
-    """`tangents` of a link, of which the latest are kept."""
-
-    @lru_cache(maxsize=8)
-    def found(ratios: Ratios) -> tuple[Resolved, Resolved]:
-        return tangents(region, entries, np.array(ratios))
-
-    return found
 
 
 def _relative_error(values: Sequence[Array]) -> float:

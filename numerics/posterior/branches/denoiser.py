@@ -4,7 +4,7 @@ import numpy as np
 
 from ...core.typing import Array
 from ...model.network import Network
-from ..entrywise import OneOutput, largest_error
+from ..entrywise import OneOutput, largest_error, scores
 from .posterior import Preimages
 
 __all__ = ["denoise_branched"]
@@ -23,7 +23,7 @@ def denoise_branched(
     Parameters
     ----------
     model : Network
-        `kinds.branched`.
+        `Network.branched`.
     given : tuple of ndarray, shapes (n, M, M), (n, P, M) and (n, P, P)
         y, omega and V.
     tol : float
@@ -60,8 +60,7 @@ def _entries(preimages: Preimages, y: Array, omega: Array, V: Array) -> tuple[Ar
     """Log Z, g_out and dg_out of one output by one search."""
     found = preimages.summed(preimages.of_outputs(y), omega, V)
     indices, tokens = omega.shape[1:]
-    precision, flat = np.linalg.inv(V[0]), found.mean[0].ravel()
+    flat = found.mean[0].ravel()
     covariance = (found.second[0] - np.outer(flat, flat)).reshape(indices, tokens, indices, tokens)
-    dg = np.einsum("ap,pkql,qb->akbl", precision, covariance, precision, optimize=True)
-    dg -= np.einsum("ab,kl->akbl", precision, np.eye(tokens))
-    return found.log_z[0], precision @ (found.mean[0] - omega[0]), dg
+    g, dg = scores(found.mean[0] - omega[0], covariance, np.asarray(np.linalg.inv(V[0]), np.float64))
+    return found.log_z[0], g, dg

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import UnreachableOutputError
 from ...model.jacobians import jacobian_of
-from ...model.kinds import unique_preimage
 from ...model.network import Network
 from ..charts.posterior import ChartMoments
 from ..pieces import SETS
-from .search import MOST, branches, equations_of, log_slopes
+from .search import MOST, branches, equations_of, holding, log_slopes
 
 __all__ = ["BranchPosterior", "Branches", "Preimages", "Summed"]
 
@@ -27,8 +26,6 @@ Array = NDArray[np.float64]
 _STARTS, _LEAST_STARTS, _NODES_OF_A_START = 512, 32, 8
 # Outputs at a time.
 _CHUNK = 64
-# Relative difference of a branch from the indices that gave the output.
-_SAME = 1e-6
 
 
 class Branches(NamedTuple):
@@ -64,7 +61,7 @@ class Preimages:
     Parameters
     ----------
     model : Network
-        `kinds.branched`.
+        `Network.branched`.
     rng : numpy.random.Generator
         Of the starts.
     workers : int or None
@@ -90,16 +87,8 @@ class Preimages:
         UnreachableOutputError
             No indices were found that give one of them.
         """
-        flat = np.ascontiguousarray(y.reshape(len(y), -1))
-        points = np.zeros((len(y), MOST, self.model.indices, self.model.tokens))
-        counts = np.zeros(len(y), np.int64)
         # An output that fixes all has one branch: the first start that leads to one ends the search.
-        found, wanted = points, 1 if unique_preimage(self.model) else MOST
-
-        def work(part: slice) -> None:
-            branches(flat[part], self._starts, wanted, self._equations, found[part], counts[part])
-
-        self._in_parts(work, len(y))
+        points, counts = self._searched(y, 1 if self.model.unique_preimage else MOST)
         if not counts.all():
             raise UnreachableOutputError(
                 f"no indices of {self.model.describe()} were found that give this y (troiani2025 (25)), from "
@@ -110,24 +99,29 @@ class Preimages:
 
     def of_indices(self, h: Array) -> tuple[Branches, float]:
         """Branches of the outputs of some indices, these among them; and the share of h that the search misses."""
-        if unique_preimage(self.model):
+        if self.model.unique_preimage:
             return Branches(h[:, None], np.zeros((len(h), 1))), 0.0
-        flat = np.ascontiguousarray(self.model.link(h).reshape(len(h), -1))
-        points = np.zeros((len(h), MOST, *h.shape[1:]))
-        counts = np.zeros(len(h), np.int64)
-
-        def work(part: slice) -> None:
-            branches(flat[part], self._starts, MOST, self._equations, points[part], counts[part])
-
-        self._in_parts(work, len(h))
+        points, counts = self._searched(self.model.link(h), MOST)
         there = np.arange(MOST) < counts[:, None]
-        known = (_alike(points, h[:, None]) & there).any(axis=1)
+        known = holding(points, counts, h)
         size = min(int(counts.max()) + 1, MOST)
         points, there = points[:, :size], there[:, :size]
         rows = np.flatnonzero(~known)
         place = np.minimum(counts[rows], size - 1)
         points[rows, place], there[rows, place] = h[rows], True
         return self._weighed(points, there), (len(rows) + 1) / (len(h) + 1)
+
+    def _searched(self, y: Array, wanted: int) -> tuple[Array, NDArray[np.int64]]:
+        """Branches of outputs, shape (n, MOST, P, M), until so many are found, and how many there are."""
+        flat = np.ascontiguousarray(y.reshape(len(y), -1))
+        points = np.zeros((len(y), MOST, self.model.indices, self.model.tokens))
+        counts = np.zeros(len(y), np.int64)
+
+        def work(part: slice) -> None:
+            branches(flat[part], self._starts, wanted, self._equations, points[part], counts[part])
+
+        self._in_parts(work, len(y))
+        return points, counts
 
     def _weighed(self, points: Array, there: NDArray[np.bool_]) -> Branches:
         log_weight = np.full(there.shape, -np.inf)
@@ -150,12 +144,6 @@ class Preimages:
     def _in_parts(self, work: Callable[[slice], None], n: int) -> None:
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(work, [slice(start, start + _CHUNK) for start in range(0, n, _CHUNK)]))
-
-
-def _alike(points: Array, h: Array) -> NDArray[np.bool_]:
-    """Which of the points are some indices, up to the signs of their rows."""
-    apart = np.minimum(((points - h) ** 2).sum(axis=-1), ((points + h) ** 2).sum(axis=-1))
-    return np.asarray((apart <= _SAME**2 * (h**2).sum(axis=-1)).all(axis=-1), np.bool_)
 
 
 def _sums(found: Branches, signs: Array, omega: Array, v: Array) -> Summed:

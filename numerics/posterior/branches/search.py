@@ -17,14 +17,15 @@ from ...model.jacobians import Jacobian
 from ...model.network import Network
 from ..student import set_inverse, set_lower_factor
 
-__all__ = ["MOST", "Equations", "branches", "equations_of", "log_slopes"]
+__all__ = ["MOST", "Equations", "branches", "equations_of", "holding", "log_slopes"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 #: Branches of one output at most.
 MOST = 32
-# Steps from one start, tries of the damping of each, and the damping of the first.
+# Steps from one start, tries of the damping of each, and the damping of the first. In as much time, 25 steps from more
+# starts miss as much (3 tokens, 1500 outputs: 0.7 % by 60 from 128 starts, 0.3 % by 25 from 512 in twice the time).
 _STEPS, _TRIES, _DAMPING = 60, 8, 1e-2
 # Sum of the squares of what the logarithms of the output are off by at a branch; steps from there on, which are those
 # of Newton.
@@ -89,15 +90,22 @@ def _set_normal(h: Array, y: Array, equations: Equations, work: _Work) -> None:
         output[k] = math.log(output[k] / y[k])
         for i in range(jacobian.shape[1]):
             jacobian[k, i] *= scale
+    _set_gram(jacobian, normal)
     for i in range(jacobian.shape[1]):
         slopes[i] = 0.0
         for k in range(len(output)):
             slopes[i] += jacobian[k, i] * output[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_gram(matrix: Array, out: Array) -> None:
+    """Set the products of all pairs of columns."""
+    for i in range(matrix.shape[1]):
         for j in range(i + 1):
             total = 0.0
-            for k in range(len(output)):
-                total += jacobian[k, i] * jacobian[k, j]
-            normal[i, j] = normal[j, i] = total
+            for k in range(matrix.shape[0]):
+                total += matrix[k, i] * matrix[k, j]
+            out[i, j] = out[j, i] = total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -105,9 +113,9 @@ def _descended(h: Array, y: Array, equations: Equations, work: _Work) -> bool:
     """Move h to a solution; False where the steps end elsewhere."""
     value, damping, tokens, more = _off(h, y, equations, work.output), _DAMPING, h.shape[1], _FURTHER
     for _ in range(_STEPS):
-        if not value > _SOLVED:
+        if value <= _SOLVED:
             more -= 1
-            if more < 0 or value != value:
+            if more < 0:
                 break
         _set_normal(h, y, equations, work)
         better = False
@@ -147,6 +155,23 @@ def _alike(one: Array, other: Array) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _holds(points: Array, h: Array) -> bool:
+    for point in range(len(points)):
+        if _alike(h, points[point]):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def holding(found: Array, counts: Whole, h: Array) -> NDArray[np.bool_]:
+    """Whether some indices are among the branches of each output, as of `branches`, shape (n,)."""
+    out = np.empty(len(h), np.bool_)
+    for n in range(len(h)):
+        out[n] = _holds(found[n, : counts[n]], h[n])
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def branches(y: Array, starts: Array, wanted: int, equations: Equations, found: Array, counts: Whole) -> None:
     """Set the branches of some outputs.
 
@@ -183,12 +208,7 @@ def branches(y: Array, starts: Array, wanted: int, equations: Equations, found: 
             copy_matrix(starts[start], h)
             if not _descended(h, y[n], equations, work):
                 continue
-            new = True
-            for other in range(count):
-                if _alike(h, found[n, other]):
-                    new = False
-                    break
-            if new:
+            if not _holds(found[n, :count], h):
                 copy_matrix(h, found[n, count])
                 count += 1
         counts[n] = count
@@ -205,12 +225,10 @@ def log_slopes(h: Array, equations: Equations) -> Array:
     out = np.zeros(len(h))
     for n in range(len(h)):
         _jacobian_at(equations.jacobian)(h[n], equations.constants, jacobian)
-        for i in range(size):
-            for j in range(size):
-                normal[i, j] = 0.0
-                for k in range(equations.outputs):
-                    if k % h.shape[2] < h.shape[2] - 1:
-                        normal[i, j] += jacobian[k, i] * jacobian[k, j]
+        for k in range(h.shape[2] - 1, equations.outputs, h.shape[2]):
+            for i in range(size):
+                jacobian[k, i] = 0.0
+        _set_gram(jacobian, normal)
         set_lower_factor(normal, 1e-300, factor)
         for i in range(size):
             out[n] += math.log(factor[i, i])

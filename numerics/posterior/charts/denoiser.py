@@ -12,7 +12,6 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import numbers, positive, whole
 from ...model.charts import chart_of
-from ...model.kinds import branched
 from ...model.network import Network
 from ...model.routes import require
 from ..branches.denoiser import denoise_branched
@@ -94,7 +93,7 @@ def denoise_sampled(
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(outputs.shape[:-2], means.shape[:-2], covariance.shape[:-2])
     outputs, means, covariance = flat(outputs, lead, shape), flat(means, lead, (p, m)), flat(covariance, lead, (p, p))
-    if branched(model):
+    if model.branched:
         given = outputs, means, covariance
         found = _met(denoise_branched(model, given, tol, most, np.random.default_rng(rng)), tol)
         return OneOutput.stacked(found, lead, "estimated", Origin.of(model, tol=tol, max_nodes=most))

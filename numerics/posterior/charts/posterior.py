@@ -106,9 +106,6 @@ class ChartPosterior:
         Threads, all cores by default; or the workers of a cluster.
     """
 
-    #: Share of the posteriors that is missed: nodes may fall anywhere.
-    missed = 0.0
-
     def __init__(
         self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers = None
     ) -> None:

@@ -18,7 +18,7 @@ class BranchedPosterior:
     Parameters
     ----------
     model : Network
-        `kinds.branched`.
+        `Network.branched`.
     y : ndarray, shape (n, M, M)
     settings : Settings
         Its generator draws the starts of the search.

@@ -9,7 +9,7 @@ from scipy.optimize import root
 import attnlimits as al
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.core.errors import UnreachableOutputError
-from attnlimits.numerics.model.kinds import branched, unique_preimage
+from attnlimits.numerics.model.kinds import branched
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.branches.posterior import Branches, Preimages
 
@@ -28,8 +28,8 @@ def found(indices):
 
 
 def test_which_models_leave_finitely_many_indices():
-    assert branched(THREE) and not unique_preimage(THREE)
-    assert branched(FOUR) and unique_preimage(FOUR) and branched(Network(3, 5, output="sequence"))
+    assert branched(THREE) and not THREE.unique_preimage
+    assert branched(FOUR) and FOUR.unique_preimage and branched(Network(3, 5, output="sequence"))
     for model in (
         Network(2, 2, output="sequence"),
         Network(3, 3, output="sequence"),
