@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ..model.network import Network
 from ..posterior.branches.posterior import BranchPosterior
 from .averages import Averages, matrix_root
-from .charts import ChartChannel, Operator
+from .charts import ChartChannel
+from .operator import Operator
 
 __all__ = ["BranchChannel", "sampled_channel"]
 

@@ -18,38 +18,16 @@ from ..model.network import Network
 from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from ..posterior.pieces import SETS
 from .averages import Averages, ChannelBase, matrix_root
+from .operator import Operator, operator_of_normals, turn_of
 from .pieces import LINEAR, debiased_average, linear, product
 from .structure import Entries, structure
 
-__all__ = ["ChartChannel", "Operator", "OutputPosterior"]
+__all__ = ["ChartChannel", "OutputPosterior"]
 
 Array = NDArray[np.float64]
 
 # Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
 _NARROW = 0.7
-
-
-class Operator(NamedTuple):
-    """Operator (15) on the overlaps of a group that symmetries leave.
-
-    Attributes
-    ----------
-    table : ndarray, shape (replicas, k, k)
-        Symmetric, of each randomisation.
-    basis : ndarray, shape (k, n, n)
-        Orthonormal symmetric matrices over the n rows of the group, to which it refers.
-    bias : ndarray, shape (k, k)
-        What the mean of the table may be off by beside its scatter.
-    """
-
-    table: Array
-    basis: Array
-    bias: Array
-
-    def largest(self) -> tuple[Array, Array, float]:
-        """Largest eigenvalue of each randomisation, to first order in what scatters; its vector, and the bias."""
-        vector = np.linalg.eigh(self.table.mean(axis=0))[1][:, -1]
-        return vector @ self.table @ vector, vector, float(np.abs(vector) @ self.bias @ np.abs(vector))
 
 
 class OutputPosterior(Protocol):
@@ -314,11 +292,11 @@ class ChartChannel(ChannelBase):
         table = np.empty((self._replicas, len(basis), len(basis)))
         bias = np.empty(table.shape[1:])
         for s, t in itertools.combinations_with_replacement(range(len(basis)), 2):
-            turn = _turn(basis[s], basis[t], tokens)
+            turn = turn_of(basis[s], basis[t], tokens)
             turned = [part @ turn for part in parts]
             value = product(turned, parts)
             crossed = linear([(part * true).sum(axis=1) for part in turned[:LINEAR]])
-            known = ((true @ turn) * true).sum(axis=1) - _operator_of_normals(basis[s], basis[t], tokens)
+            known = ((true @ turn) * true).sum(axis=1) - operator_of_normals(basis[s], basis[t], tokens)
             of_each, left = debiased_average(value, [value - crossed, known], self._replicas)
             table[:, s, t] = table[:, t, s] = of_each
             bias[s, t] = bias[t, s] = left
@@ -336,16 +314,3 @@ def _scores(found: _Sampled) -> _Scores:
         square += np.einsum("nim,nkm->nik", omega, omega)
         squares.append(precision @ square @ precision - omega.shape[2] * precision)
     return _Scores([precision @ (mean - omega) for mean in moments.mean], squares)
-
-
-def _turn(left: Array, right: Array, tokens: int) -> Array:
-    """What turns rows of second moments a_{mm'}, shape (P, M, P, M) each, into those of L a_{mm'} R."""
-    identity = np.eye(tokens)
-    return np.kron(np.kron(left.T, identity), np.kron(right, identity))
-
-
-def _operator_of_normals(left: Array, right: Array, tokens: int) -> float:
-    """The mean of the product of h h^T - I, turned, with itself, h standard normal."""
-    # E tr(L x_m x_m'^T R x_m' x_m^T) - 2 .. + ..: m = m' and m != m'.
-    trace = float(np.trace(left) * np.trace(right))
-    return tokens * (tokens * trace + float(np.sum(left * right)))
