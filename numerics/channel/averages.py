@@ -10,7 +10,8 @@ This module holds the value (`Averages`), the protocol (`Channel`) and what chan
 the channels are in modules of their own, and `channel_choice` chooses one for a model.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "controlled",
     "interval",
     "matrix_root",
+    "pooled",
     "regression",
 ]
 
@@ -68,6 +70,9 @@ class Averages:
     method : str
         Name of another method than rules and sampling, such as a series near recovery; empty otherwise. Averages by two
         methods differ by more than those of neighbouring overlaps, see `Refinable.alike`.
+    orders : ndarray, shape (orders, P, P)
+        Parts of the bias with their signs, of which independent averages at one overlap have the mean (`pooled`); their
+        absolute values are in the bias.
     """
 
     g: Array
@@ -77,9 +82,10 @@ class Averages:
     note: str = ""
     growth_bias: Array = field(default_factory=lambda: np.zeros(1))
     method: str = ""
+    orders: Array = field(default_factory=lambda: np.zeros((0, 1, 1)))
 
     def __post_init__(self) -> None:
-        for array in (self.g, self.growth, self.bias, self.growth_bias):
+        for array in (self.g, self.growth, self.bias, self.growth_bias, self.orders):
             array.setflags(write=False)
 
     @classmethod
@@ -91,6 +97,23 @@ class Averages:
     def sampled(self) -> bool:
         """Whether the values scatter over independent randomisations."""
         return self.how == "monte-carlo"
+
+
+def pooled(found: Sequence[Averages]) -> Averages:
+    """Averages at one overlap by the randomisations of several independent ones.
+
+    The estimates of what is left of the bias scatter; their mean scatters less.
+    """
+    orders = np.mean([one.orders for one in found], axis=0)
+    unsigned = np.mean([one.bias - np.abs(one.orders).sum(axis=0) for one in found], axis=0)
+    return replace(
+        found[0],
+        g=np.concatenate([one.g for one in found]),
+        growth=np.concatenate([one.growth for one in found]),
+        bias=unsigned + np.abs(orders).sum(axis=0),
+        growth_bias=np.mean([one.growth_bias for one in found], axis=0),
+        orders=orders,
+    )
 
 
 class Channel(Protocol):

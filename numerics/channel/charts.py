@@ -19,7 +19,7 @@ from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from ..posterior.pieces import SETS
 from .averages import Averages, ChannelBase, matrix_root
 from .operator import Operator, operator_of_normals, turn_of
-from .pieces import LINEAR, debiased_average, linear, product
+from .pieces import LINEAR, debiased_average, linear, product, stated
 from .structure import Entries, structure
 
 __all__ = ["ChartChannel", "OutputPosterior"]
@@ -126,20 +126,21 @@ class ChartChannel(ChannelBase):
         scores = _scores(found)
         controls = self._controls(q, found, scores)
         shape = (self._replicas, len(q), len(q))
-        out, bias = np.zeros(shape), np.zeros(shape[1:])
+        # The next orders of an entry and of its controls, and a share of what is taken off.
+        out, orders = np.zeros(shape), np.zeros((len(controls) + 2, *shape[1:]))
         for entries in self.structure.shared:
             if entries[0][0] in silent:
                 continue
             of_each, left = self._score(entries, scores, controls)
             for i, j in entries:
                 out[:, i, j] = out[:, j, i] = of_each
-                bias[i, j] = bias[j, i] = left
+                orders[:, i, j] = orders[:, j, i] = left
         growth, off = np.full(shape[:2], np.nan), np.zeros(shape[1])
         for group in growing:
             rows = list(group)
             rates, _, off[rows] = self._table(group, found.moments, found.h[:, rows]).largest()
             growth[:, rows] = rates[:, None]
-        return Averages(out, growth, bias, "monte-carlo", growth_bias=off)
+        return Averages(out, growth, stated(orders), "monte-carlo", growth_bias=off, orders=orders)
 
     def derivative(self, q: Array) -> Array:
         """Mean of dG[i, j]/dq[k, l]: E sum_mm' dg_mm' dq dg_mm'^T, as g is a martingale in q; dg = dg/domega.
@@ -205,7 +206,8 @@ class ChartChannel(ChannelBase):
         if value[0].std() < _NARROW:
             # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
             controls.append(linear([np.exp(-value) - 1 for value in values]))
-        return debiased_average(value, controls, self._replicas)
+        of_each, orders = debiased_average(value, controls, self._replicas)
+        return of_each, float(stated(orders))
 
     def _moments(self, q: Array) -> "_Sampled":
         """Those at q; the latest are kept, as slopes are asked for where averages have just been taken."""
@@ -227,8 +229,8 @@ class ChartChannel(ChannelBase):
         omega = matrix_root(q) @ self._xi
         return omega + np.linalg.cholesky(v) @ self._zeta, omega
 
-    def _score(self, entries: Entries, scores: "_Scores", controls: list[Array]) -> tuple[Array, float]:
-        """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by.
+    def _score(self, entries: Entries, scores: "_Scores", controls: list[Array]) -> tuple[Array, Array]:
+        """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and the orders of its mean's bias.
 
         The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to H^2 times the mean.
         """
@@ -241,21 +243,21 @@ class ChartChannel(ChannelBase):
         """Controls of all entries, the mean of each kind over the entries that symmetry makes alike.
 
         E[u u^T | y] - V^{-1}, u = V^{-1} (h - omega): outputs have one law at all omega, whose second derivatives
-        vanish. Where something is known, omega omega^T less its mean, and omega g^T, as g has none given omega.
+        vanish. Where something is known, omega omega^T less its mean, and omega g^T, as g has none given omega. The
+        first and the last vanish given omega: so do their products with omega omega^T of the same head.
         """
-        tokens, omega = self.model.tokens, found.omega
+        omega, known = found.omega, bool(q.any())
+        squares = _symmetric(omega, omega) - self.model.tokens * q
+        crossed = [_symmetric(omega, x) for x in scores.first[:LINEAR]] if known else []
         controls = []
-        for entries in self.structure.shared:
-            controls.append(linear([np.mean([x[:, i, j] for i, j in entries], axis=0) for x in scores.second]))
-            if not q[entries[0][0]].any():
-                continue
-            squares = [(omega[:, i] * omega[:, j]).sum(axis=1) - tokens * q[i, j] for i, j in entries]
-            controls.append(np.mean(squares, axis=0))
-            crossed = [
-                [0.5 * (omega[:, i] * x[:, j] + omega[:, j] * x[:, i]).sum(axis=1) for i, j in entries]
-                for x in scores.first[:LINEAR]
-            ]
-            controls.append(linear([np.mean(part, axis=0) for part in crossed]))
+        for group in self.groups:
+            own = [entries for entries in self.structure.shared if entries[0][0] in group]
+            vanishing = [linear([_of(x, entries) for x in scores.second]) for entries in own]
+            if q[group[0]].any():
+                vanishing += [linear([_of(x, entries) for x in crossed]) for entries in own]
+                by_omega = [_of(squares, entries) for entries in own]
+                controls += [*by_omega, *(one * other for one in vanishing for other in by_omega)]
+            controls += vanishing
         return controls
 
     def operators_at_rest(self, groups: Sequence[tuple[int, ...]]) -> list[Operator]:
@@ -299,7 +301,7 @@ class ChartChannel(ChannelBase):
             known = ((true @ turn) * true).sum(axis=1) - operator_of_normals(basis[s], basis[t], tokens)
             of_each, left = debiased_average(value, [value - crossed, known], self._replicas)
             table[:, s, t] = table[:, t, s] = of_each
-            bias[s, t] = bias[t, s] = left
+            bias[s, t] = bias[t, s] = stated(left)
         times = self.model.heads**2
         return Operator(times * table, np.array(basis), times * bias)
 
@@ -314,3 +316,14 @@ def _scores(found: _Sampled) -> _Scores:
         square += np.einsum("nim,nkm->nik", omega, omega)
         squares.append(precision @ square @ precision - omega.shape[2] * precision)
     return _Scores([precision @ (mean - omega) for mean in moments.mean], squares)
+
+
+def _symmetric(a: Array, b: Array) -> Array:
+    """sum_m a_m b_m^T, symmetrised, of each output."""
+    both = np.einsum("nim,njm->nij", a, b)
+    return np.asarray(0.5 * (both + both.transpose(0, 2, 1)))
+
+
+def _of(matrices: Array, entries: Entries) -> Array:
+    """Mean of entries that symmetry makes alike, of each output."""
+    return np.asarray(np.mean([matrices[:, i, j] for i, j in entries], axis=0))

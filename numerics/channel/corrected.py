@@ -38,8 +38,8 @@ class Corrected(ChannelBase):
     """G(q) = G_few(q) + mean of G_many(a) - G_few(a) over anchors a, which count by their points.
 
     Over the errors of a fixed point the few points know well how averages change, and badly what they are. G(q) has the
-    scatter of the mean over the anchors; the standard error of the change from there counts as a bias. Growth rates are
-    corrected alike.
+    scatter of the mean over the anchors and of the change from there, which are independent. Growth rates are corrected
+    alike.
 
     Parameters
     ----------
@@ -58,12 +58,15 @@ class Corrected(ChannelBase):
         return Corrected(few, [Anchor(one.at, one.many, few(one.at), one.points) for one in self.anchors])
 
     def anchored(self, at: Array, many: Averages, points: float) -> "Corrected":
-        """The same with one more anchor; those before are worth less if the change from them scatters, too."""
+        """The same with one more anchor; others count less where the change from them scatters, and by their bias."""
         anchor = Anchor(at, many, self._few(at), points)
         before = []
         for one in self.anchors:
-            added = _ratio(anchor.few.g - one.few.g, one.many.g)[_known(one, anchor.at)]
-            points = one.points / (1 + float(added.max(initial=0.0)) ** 2)
+            known = _known(one, anchor.at)
+            added = _ratio(anchor.few.g - one.few.g, one.many.g)[known].max(initial=0.0)
+            # Ratios of few nodes are off by much more than those of many.
+            off = (one.many.bias / np.where(many.bias > 0, many.bias, math.inf))[known].max(initial=1.0)
+            points = one.points / (1 + float(added) ** 2) / float(off) ** 2
             before.append(Anchor(one.at, one.many, one.few, points))
         return Corrected(self._few, (*before, anchor))
 
@@ -89,23 +92,23 @@ class Corrected(ChannelBase):
             return there
         shares, change = self._changed(q, there)
         silent = _shares(self.anchors, [_growing(one, there) for one in self.anchors])
-        bias = np.zeros_like(there.bias)
+        bias = np.asarray(sum(share * one.many.bias for one, share in zip(self.anchors, shares, strict=True)))
         moved, growth_bias = there.growth.copy(), np.zeros(len(q))
         rates = []
-        for one, share, part in zip(self.anchors, shares, silent, strict=True):
-            bias += share * one.many.bias
+        for one, part in zip(self.anchors, silent, strict=True):
             moved -= np.where(part > 0, part * one.few.growth, 0.0)
             rates.append(np.where(part > 0, one.many.growth, 0.0))
             growth_bias += part * one.many.growth_bias
         known, quiet = np.sum(shares, axis=0) > 0, np.sum(silent, axis=0) > 0
-        many, growing = joined([one.many.g for one in self.anchors], shares), joined(rates, silent)
+        g = joined([*(one.many.g for one in self.anchors), change], np.array([*shares, known]))
+        growth = joined([*rates, np.where(quiet, moved, 0.0)], np.array([*silent, quiet]))
         return Averages(
-            np.where(known, many + change.mean(axis=0), _as_many(there.g, len(many))),
-            np.where(quiet, growing + moved.mean(axis=0), _as_many(there.growth, len(many))),
-            np.where(known, bias + standard_error(change), there.bias),
+            np.where(known, g, _as_many(there.g, len(g))),
+            np.where(quiet, growth, _as_many(there.growth, len(g))),
+            np.where(known, bias, there.bias),
             there.how,
             there.note,
-            np.where(quiet, growth_bias + standard_error(moved), there.growth_bias),
+            np.where(quiet, growth_bias, there.growth_bias),
         )
 
     def left_by_change(self, q: Array) -> Array:
@@ -134,19 +137,24 @@ def joined(values: Sequence[Array], shares: Array) -> Array:
     ----------
     values : sequence of ndarray, shape (replicas, ...)
     shares : ndarray, shape (sets, ...)
-        Of the means of the sets in that of all.
+        Weights of the means of the sets in their sum.
 
     Returns
     -------
     ndarray, shape (all replicas, ...)
-        Their mean is that of the means; their standard error has Student's factor of the degrees of freedom that it is
-        known by (Welch and Satterthwaite, each set's variance as its share).
+        Their mean is the sum; their standard error has Student's factor of the degrees of freedom that it is known by
+        (Welch and Satterthwaite).
     """
     counts = [len(value) for value in values]
     total, means = sum(counts), [value.mean(axis=0) for value in values]
-    inverse = sum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
-    # The least degrees of freedom of any entry that is known.
-    degrees = 1 / float(np.max(inverse)) if np.any(inverse > 0) else total - 1.0
+    variances = [
+        share**2 * value.var(axis=0, ddof=1) / count for value, share, count in zip(values, shares, counts, strict=True)
+    ]
+    whole = np.asarray(sum(variances))
+    inverse = np.asarray(sum(one**2 / (count - 1) for one, count in zip(variances, counts, strict=True)))
+    # The least degrees of freedom of any entry that scatters.
+    most = float(np.max(inverse / np.where(whole > 0, whole, 1.0) ** 2))
+    degrees = 1 / most if most > 0 else total - 1.0
     factor = student(1 + math.floor(degrees)) / student(total)
     mean = sum(share * one for share, one in zip(shares, means, strict=True))
     return np.concatenate(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..core.errors import ConvergenceError
 from .averages import regression
 
-__all__ = ["LINEAR", "debiased", "debiased_average", "largest_bias", "linear", "product"]
+__all__ = ["LINEAR", "debiased", "debiased_average", "largest_bias", "linear", "product", "stated"]
 
 Array = NDArray[np.float64]
 
@@ -40,25 +40,36 @@ def product(a: Sequence[Array], b: Sequence[Array]) -> Array:
     return np.array([0.5 * (a[i] * b[j] + a[j] * b[i]).sum(axis=1) for i, j in sets])
 
 
-def debiased(parts: Array) -> tuple[Array, float]:
-    """Sums of parts without what few nodes are off by, shape (n,), and what their mean may still be off by.
+def debiased(parts: Array) -> tuple[Array, Array]:
+    """Sums of parts without what few nodes are off by, and the orders that their mean may still be off by.
 
     Parameters
     ----------
     parts : ndarray, shape (3, n, k)
         By all nodes, by half and by a quarter of them: an average and its weighted controls, of each output.
+
+    Returns
+    -------
+    sums : ndarray, shape (n,)
+    orders : ndarray, shape (k + 1,)
+        The next order of each part, and a share of what is taken off, with their signs: scatter of the outputs is in
+        them, which a mean over independent outputs has less of. Their absolute values add up to what is `stated`.
     """
     first, second = parts[1] - parts[0], parts[2] - parts[1]
     # c_1/N + c_2/N^2; the first term alone would be `first`. What it changes is stated of each part: where they cancel,
     # the orders beyond need not.
     next_order = (2 * first - second) / 3
     off = (first + next_order).sum(axis=1)
-    left = float(np.abs(next_order.mean(axis=0)).sum()) + _LEFT * abs(float(off.mean()))
-    return np.asarray(parts[0].sum(axis=1) - off), left
+    return np.asarray(parts[0].sum(axis=1) - off), np.append(next_order.mean(axis=0), _LEFT * off.mean())
 
 
-def debiased_average(values: Array, controls: Sequence[Array], replicas: int) -> tuple[Array, float]:
-    """Replica means of values minus the regression on controls, and what their mean may be off by.
+def stated(orders: Array) -> Array:
+    """What a mean may be off by whose bias has these orders, shape (orders, ...)."""
+    return np.asarray(np.abs(orders).sum(axis=0))
+
+
+def debiased_average(values: Array, controls: Sequence[Array], replicas: int) -> tuple[Array, Array]:
+    """Replica means of values minus the regression on controls, and the orders of what they may be off by (`debiased`).
 
     Parameters
     ----------
@@ -75,12 +86,12 @@ def debiased_average(values: Array, controls: Sequence[Array], replicas: int) ->
     """
     columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
     weights = regression(values[0], columns[0])
-    of_each, left = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
-    if not (np.isfinite(of_each).all() and math.isfinite(left)):
+    of_each, orders = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
+    if not (np.isfinite(of_each).all() and np.isfinite(orders).all()):
         raise ConvergenceError(
             "an average over sampled posteriors (12) is not a number: their nodes are too few; raise nodes"
         )
-    return of_each.reshape(replicas, -1).mean(axis=1), left
+    return of_each.reshape(replicas, -1).mean(axis=1), orders
 
 
 def largest_bias(nodes: int, beside: float) -> float:

@@ -16,7 +16,7 @@ from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
 from .averages import NEARLY, Averages, ChannelBase, matrix_root
 from .deep.linearised import LEAST, MANY, TIMES, Linearised
-from .pieces import debiased_average, linear, product
+from .pieces import debiased_average, linear, product, stated
 
 __all__ = ["DeepChannel"]
 
@@ -86,16 +86,17 @@ class DeepChannel(ChannelBase):
         nearly = bool(learned.any() and (1 - q.diagonal())[learned].max() < NEARLY)
         linearised = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
         shape = (self._replicas, depth, depth)
-        out, bias, growth_bias = np.zeros(shape), np.zeros((depth, depth)), np.zeros(depth)
+        out, growth_bias = np.zeros(shape), np.zeros(depth)
         diagonal = not (q - np.diag(q.diagonal())).any()
         known = _Known(omega, means, seconds, g, u, precision, linearised, diagonal)
         both = [(a, b) for a in range(depth) for b in range(a, depth) if learned[a] and learned[b]]
         pairs = [(a, b) for a, b in both if a == b or not diagonal]
         with ThreadPoolExecutor(self._workers) as pool:
             entries = list(pool.map(lambda pair: self._entry(pair, known), pairs))
-        for (a, b), (of_each, off) in zip(pairs, entries, strict=True):
+        orders = np.zeros((max((len(found) for _, found in entries), default=0), depth, depth))
+        for (a, b), (of_each, found) in zip(pairs, entries, strict=True):
             out[:, a, b] = out[:, b, a] = of_each
-            bias[a, b] = bias[b, a] = off
+            orders[: len(found), a, b] = orders[: len(found), b, a] = found
         growth = np.full((self._replicas, depth), np.nan)
         for a in np.flatnonzero(~learned).tolist():
             identity = np.eye(tokens)
@@ -104,11 +105,12 @@ class DeepChannel(ChannelBase):
             values = product(moments, moments)
             crossed = linear([(moment * true).sum(axis=1) for moment in moments])
             known_mean = (true**2).sum(axis=1) - tokens * (tokens + 1)
-            growth[:, a], growth_bias[a] = debiased_average(values, [values - crossed, known_mean], self._replicas)
-        return Averages(out, growth, bias, "monte-carlo", growth_bias=growth_bias)
+            growth[:, a], left = debiased_average(values, [values - crossed, known_mean], self._replicas)
+            growth_bias[a] = stated(left)
+        return Averages(out, growth, stated(orders), "monte-carlo", growth_bias=growth_bias, orders=orders)
 
-    def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, float]:
-        """An entry of G of each randomisation, and what their mean may be off by."""
+    def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, Array]:
+        """An entry of G of each randomisation, and the orders of what their mean may be off by."""
         (a, b), g, u, precision = pair, known.g, known.u, known.precision
         tokens = self.model.tokens
         gg = product([x[:, a] for x in g], [x[:, b] for x in g])

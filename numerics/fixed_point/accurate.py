@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.averages import Averages, Channel
+from ..channel.averages import Averages, Channel, pooled
 from ..channel.corrected import Corrected
-from ..channel.pieces import largest_bias
 from ..core.accuracy import not_reached
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
@@ -32,7 +31,7 @@ _EACH = 2**12
 _TRIED, _MOST_SEARCHED = 2**15, 2**14
 # Points of the next attempt in units of those of the last, which are kept; what is asked of them is a share of the
 # accuracy, as an error of a few randomisations is itself known to a quarter; that of many randomisations to less.
-_LEAST_TIMES, _MOST_TIMES, _SHARE, _LARGE_SHARE = 2, 4, 0.8, 0.9
+_MOST_TIMES, _SHARE, _LARGE_SHARE = 4, 0.8, 0.9
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
 # Standard error of the changes of averages, over that of what they are, from which on they are taken by more points.
@@ -113,6 +112,8 @@ class _Search(NamedTuple):
         Points of all attempts at which the search ends.
     steady : bool
         Whether averages change as more points than the few say.
+    bias : float
+        Relative, of G by one node, by what is known so far.
     """
 
     solution: Solution
@@ -125,6 +126,7 @@ class _Search(NamedTuple):
     most: int
     limit: int
     steady: bool = False
+    bias: float = math.inf
 
 
 def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Search:
@@ -147,9 +149,9 @@ def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Sear
 def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
     """The search after another attempt, by more points."""
     averages, steady, total = at.averages, at.steady, _ROUNDS * at.most
-    known = _known(at)
-    times = _error(at.solution, accuracy) / accuracy
-    fineness = _finer(at.fineness, known, times, min(at.most, max(_EACH, at.limit - at.spent)))
+    most = min(at.most, max(_EACH, at.limit - at.spent))
+    known = _known(at, accuracy)
+    fineness = _finer(at.fineness, known, at.coarse.nodes, most)
     if fineness.samples > _EACH and not steady and _changes_matter(averages, at.solution.q):
         # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
         steady = True
@@ -173,6 +175,7 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
         taken=at.taken + points,
         limit=limit,
         steady=steady,
+        bias=known.bias,
     )
 
 
@@ -223,14 +226,7 @@ def _many(ways: Ways, fineness: Fineness, q: Array) -> tuple[Averages, int]:
     """
     each = Fineness(min(_EACH, fineness.samples), fineness.nodes)
     found = [ways.channel(each)(q) for _ in range(fineness.samples // each.samples)]
-    averages = replace(
-        found[0],
-        g=np.concatenate([one.g for one in found]),
-        growth=np.concatenate([one.growth for one in found]),
-        bias=np.mean([one.bias for one in found], axis=0),
-        growth_bias=np.mean([one.growth_bias for one in found], axis=0),
-    )
-    return averages, each.samples * len(found)
+    return pooled(found), each.samples * len(found)
 
 
 def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
@@ -240,46 +236,93 @@ def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
 
 
 class _Known(NamedTuple):
-    """What is known at a fixed point.
+    """What is known of the averages at a fixed point, relative to them.
 
     Attributes
     ----------
-    scatter : ndarray, shape (P, P)
-        Standard error of G by one point of each randomisation.
-    bias : ndarray, shape (P, P)
-        Of G by one node: it falls as their number, or faster.
+    scatter : float
+        Standard error by one point of each randomisation, without the factor of few randomisations.
+    bias : float
+        By one node: it falls as their number, or faster. Of few outputs it is known by its scatter alone, which is
+        larger: the least of what attempts have found counts.
+    off : float
+        The bias of all points so far.
     points : int
         Of all attempts.
+    allowed : float
+        What scatter and bias may add up to, if the fixed point is to be as accurate as asked.
     """
 
-    scatter: Array
-    bias: Array
+    scatter: float
+    bias: float
+    off: float
     points: int
+    allowed: float
+
+    def missing(self, more: Fineness) -> float:
+        """What is stated with so many more points, in units of what is allowed."""
+        off = self.bias / more.nodes
+        # Those with a larger bias count less (`Corrected.anchored`).
+        before = self.points * min(1.0, off / self.off) ** 2 if self.off else self.points
+        points = before + more.samples
+        return (self.scatter / math.sqrt(points) + (before * self.off + more.samples * off) / points) / self.allowed
 
 
-def _known(at: _Search) -> _Known:
-    """By the few points; the bias by the latest of the many, of which it is known better."""
-    few = at.few(at.solution.q)
-    scatter = standard_error(few.g) * math.sqrt(at.coarse.samples)
-    bias = few.bias * at.coarse.nodes
-    if at.averages.anchors:
-        bias = at.averages.anchors[-1].many.bias * at.fineness.nodes
-    return _Known(scatter, bias, at.spent - at.coarse.samples)
+def _known(at: _Search, accuracy: float) -> _Known:
+    """What is known where a search stands."""
+    q, anchors = at.solution.q, at.averages.anchors
+    few, now = at.few(q), at.averages(q)
+    points, error = at.spent - at.coarse.samples, _error(at.solution, accuracy)
+    g = few.g.mean(axis=0).diagonal()
+    if not g.any():
+        # Growth rates alone scatter.
+        scatter = math.sqrt(points or at.coarse.samples)
+        return _Known(scatter, 0.0, 0.0, points, accuracy / error)
+
+    def relative(matrix: Array) -> float:
+        return float((matrix.diagonal()[g > 0] / g[g > 0]).max())
+
+    latest, fineness = (anchors[-1].many, at.fineness) if anchors else (few, at.coarse)
+    off, noise = relative(now.bias), relative(standard_error(now.g))
+    return _Known(
+        relative(latest.g.std(axis=0, ddof=1)) * math.sqrt(fineness.samples / len(latest.g)),
+        min(at.bias, relative(latest.bias) * fineness.nodes),
+        off,
+        points,
+        accuracy / error * (noise + off),
+    )
 
 
-def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
-    """Points for errors so many times smaller, and nodes whose bias stays below them."""
-    more = int(np.clip(2 ** math.ceil(math.log2((times / _SHARE) ** 2)), _LEAST_TIMES, _MOST_TIMES))
-    samples = min(most, more * now.samples)
-    if samples > _EACH:
-        # Those before are kept, and any number of randomisations will do.
-        wanted = (times / _LARGE_SHARE) ** 2 * (known.points or now.samples) - known.points
-        samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
-    scatter, nodes = known.scatter / math.sqrt(samples), now.nodes
-    highest = min(_MOST_NODES, _MOST_TIMES * now.nodes)
-    while nodes < highest and (known.bias > largest_bias(nodes, _BESIDE) * scatter * nodes).any():
-        nodes *= 2
-    return Fineness(samples, nodes)
+def _finer(now: Fineness, known: _Known, least: int, most: int) -> Fineness:
+    """Points and nodes of the next attempt: those by which the accuracy is reached at the least cost.
+
+    Errors of a few randomisations are themselves known to a quarter: an attempt has at most `_MOST_TIMES` the points
+    and the nodes of the last one.
+
+    Parameters
+    ----------
+    now : Fineness
+        Of the last attempt.
+    known : _Known
+    least, most : int
+        Nodes without which outputs may have none; points.
+    """
+    nodes = [least * 2**k for k in range(1 + int(math.log2(_MOST_NODES / least)))]
+    choices = [Fineness(size, count) for size in _sizes(2 * now.samples, most) for count in nodes]
+    enough = [one for one in choices if known.missing(one) <= (_LARGE_SHARE if one.samples > _EACH else _SHARE)]
+    best = min(enough, key=_cost) if enough else min(choices, key=known.missing)
+    return Fineness(min(best.samples, _MOST_TIMES * now.samples), min(best.nodes, _MOST_TIMES * now.nodes))
+
+
+def _cost(one: Fineness) -> float:
+    """Nodes, with those that outputs take the time of."""
+    return one.samples * (one.nodes + _BESIDE)
+
+
+def _sizes(least: int, most: int) -> list[int]:
+    """Numbers of points of an attempt; beyond `_EACH` any number of randomisations will do."""
+    powers = [2**k for k in range(int(math.log2(_EACH)) + 1) if least <= 2**k <= most]
+    return powers + [_EACH * k for k in range(2, most // _EACH + 1) if _EACH * k >= least] or [most]
 
 
 def _noted(solution: Solution, error: float, accuracy: float, points: int) -> Solution:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
-from attnlimits.numerics.channel.pieces import debiased, linear, product
+from attnlimits.numerics.channel.pieces import debiased, linear, product, stated
 from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.deep.mixture import SUMS, Nodes, Prior, mixture_sums
@@ -39,7 +39,8 @@ def test_both_orders_are_taken_off() -> None:
     rng = np.random.default_rng(0)
     found = ratio(rng.standard_normal((30_000, 2, 16)))[:, :, None]
     for parts, exact in ((linear(list(found.sum(axis=2))), 0.5), (product(list(found), list(found)), 0.25)):
-        values, left = debiased(parts[..., None])
+        values, orders = debiased(parts[..., None])
+        left = stated(orders)
         error = 4 * values.std() / math.sqrt(values.size)
         before = abs(parts[0].mean() - exact)
         assert abs(values.mean() - exact) < min(left, 0.3 * before) + error
@@ -50,8 +51,9 @@ def test_terms_that_cancel_do_not_hide_the_next_order() -> None:
     """A control that is off by as much as the average: by what is left of either, and not by nothing."""
     nodes = np.array([1.0, 0.5, 0.25])
     average, control = 1 + 0.1 / nodes + 0.02 / nodes**2, 0.1 / nodes
-    _, alone = debiased(average[:, None, None])
-    _, both = debiased(np.stack([average, -control], axis=1)[:, None])
+    alone, both = (
+        stated(debiased(parts)[1]) for parts in (average[:, None, None], np.stack([average, -control], axis=1)[:, None])
+    )
     values, _ = debiased((1 + 0.1 / nodes + 0.02 / nodes**2)[:, None, None])
     assert values[0] == pytest.approx(1)
     assert alone > both >= 0.02

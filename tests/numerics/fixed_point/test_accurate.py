@@ -79,7 +79,9 @@ def test_what_is_not_reached_is_said() -> None:
     channels: list[Scattered] = []
     found = search(0.16675, 1e-2, 3, channels)
     # Those of all attempts.
-    assert "is not reached with 16384 points" in found.note
+    before, _, after = found.note.partition("is not reached with ")
+    taken = int(after.split()[0])
+    assert before and 2**14 <= taken <= sum(one.samples for one in channels[1:]) <= 2**15
     assert [one.samples for one in channels[-4:]] == [4096] * 4
 
 
@@ -104,7 +106,7 @@ def test_no_more_is_spent_where_it_stays_in_doubt() -> None:
     assert not found.reached and found.doubt and "is not reached with" in found.note
     spent = sum(one.samples for one in channels if one.calls == 1)
     # Those that are stated are those that were taken, and not what was left to be spent.
-    assert spent <= 2**15 and f"with {spent} points" in found.note
+    assert spent < 2**15 + 4096 and f"with {spent} points" in found.note
 
 
 def test_nodes_follow_the_bias() -> None:
@@ -131,25 +133,33 @@ def anchor(few: Scattered, many: Scattered, at: Array) -> Anchor:
     return Anchor(at, many(at), few(at), many.samples)
 
 
+def alike(found: Array, *sets: Array) -> bool:
+    """Whether values have the mean of a sum, and the error of its independent terms but for Student's factor."""
+    plain = [part.std(axis=0, ddof=1) / np.sqrt(len(part)) for part in (found, *sets)]
+    ratio = plain[0] / np.sqrt(np.sum(np.square(plain[1:]), axis=0))
+    mean = np.sum([part.mean(axis=0) for part in sets], axis=0)
+    return bool(np.allclose(found.mean(axis=0), mean, rtol=1e-12) and (0.999 < ratio).all() and (ratio < 1.6).all())
+
+
 def test_what_changes_from_the_anchors_leave_grows_with_the_distance() -> None:
     rng = np.random.default_rng(1)
     few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
     corrected = Corrected(few, [anchor(few, many, at)])
     assert corrected.left_by_change(at) == 0 and Corrected(few, ()).left_by_change(at) == 0
     near, far = (corrected.left_by_change(at + step) for step in (0.01, 0.1))
-    assert 0 < 5 * near < far
-    np.testing.assert_allclose(corrected(at + 0.1).bias - many.bias, far)
+    assert 0 < 5 * near < far < 1.1 * standard_error(corrected(at + 0.1).g)
 
 
 def test_corrected_averages_are_those_of_the_many_where_these_are_known() -> None:
     rng = np.random.default_rng(1)
     few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
     corrected = Corrected(few, [anchor(few, many, at)])
-    assert np.allclose(corrected(at).g, many(at).g, rtol=1e-14)
+    assert alike(corrected(at).g, many(at).g)
+    assert np.allclose(standard_error(corrected(at).g), standard_error(many(at).g), rtol=1e-12)
     away = np.array([[0.45]])
     assert abs(corrected(away).g.mean() - EXACT(away).g.mean()) < abs(few(away).g.mean() - EXACT(away).g.mean())
     # What is silent at one of both places only is known by the few.
-    assert np.array_equal(corrected(np.zeros((1, 1))).growth, few(np.zeros((1, 1))).growth)
+    assert alike(corrected(np.zeros((1, 1))).growth, few(np.zeros((1, 1))).growth)
     assert (corrected.shared, corrected.groups, corrected.solved) == (few.shared, few.groups, few.solved)
     assert corrected.derivative(at) is None
     assert np.array_equal(Corrected(few, ())(away).g, few(away).g)
@@ -161,10 +171,12 @@ def test_anchors_count_by_their_points() -> None:
     corrected = Corrected(few, [anchor(few, more, at), anchor(few, many, at)])
     found, parts = corrected(at).g, (more(at).g, many(at).g)
     assert np.allclose(found.mean(axis=0), 0.25 * parts[0].mean(axis=0) + 0.75 * parts[1].mean(axis=0), rtol=1e-14)
-    # Degrees of freedom of both together, 7/(1/16 + 9/16), rounded down to 11: Student's factor is that of 12 values.
+    # Degrees of freedom of both together: between those of one set and those of two.
     plain = [part.std(axis=0, ddof=1) / np.sqrt(8) for part in parts]
-    expected = student(12) * np.hypot(0.25 * plain[0], 0.75 * plain[1])
-    assert len(found) == 16 and np.allclose(standard_error(found), expected, rtol=1e-12)
+    both = np.hypot(0.25 * plain[0], 0.75 * plain[1])
+    degrees = 7 * both**4 / ((0.25 * plain[0]) ** 4 + (0.75 * plain[1]) ** 4)
+    expected = student(1 + int(degrees.item())) * both
+    assert 7 < degrees < 14 and np.allclose(standard_error(found), expected, rtol=1e-12)
     # A former anchor is worth less where the change from it scatters.
     near, far = (
         Corrected(few, [anchor(few, many, at)]).anchored(away, many(away), many.samples)
@@ -173,17 +185,17 @@ def test_anchors_count_by_their_points() -> None:
     assert near.anchors[0].points > far.anchors[0].points and near.anchors[1].points == far.anchors[1].points == 3000
 
 
-def test_the_error_of_the_change_counts_as_a_bias() -> None:
+def test_the_change_scatters_beside_the_anchors() -> None:
     rng = np.random.default_rng(3)
     few, many, at = Scattered(64, rng), Scattered(1000, rng, bias=0.01), np.array([[0.4]])
     corrected = Corrected(few, [anchor(few, many, at)])
     for x in (0.4, 0.41, 0.6, 0.8):
         away = np.array([[x]])
-        assert corrected(away).g.std() == pytest.approx(many(at).g.std())
-        assert np.allclose(corrected(away).bias, many(at).bias + standard_error(few(away).g - few(at).g))
+        assert alike(corrected(away).g, many(at).g, few(away).g - few(at).g)
+        assert np.array_equal(corrected(away).bias, many(at).bias)
 
 
-def test_the_error_of_the_change_of_growth_rates_counts_as_a_bias() -> None:
+def test_the_change_of_growth_rates_scatters_beside_the_anchors() -> None:
     """A silent layer whose growth rate changes with the overlap of the other one, by what scatters."""
     rng = np.random.default_rng(6)
 
@@ -198,10 +210,9 @@ def test_the_error_of_the_change_of_growth_rates_counts_as_a_bias() -> None:
     for x in (0.4, 0.41, 0.8):
         away = np.diag([x, 0.0])
         found, there, before = corrected(away), few(away).growth[:, 1], few(at).growth[:, 1]
-        known = many(at).growth[:, 1]
-        assert found.growth[:, 1] == pytest.approx(known + (there - before).mean(), rel=1e-12)
-        assert found.growth_bias[1] == pytest.approx(0.01 + standard_error(there - before), rel=1e-12)
-        assert abs(found.growth[:, 1].mean() - 1 - x) < 3 * (standard_error(known) + found.growth_bias[1] - 0.01)
+        assert alike(found.growth[:, 1], many(at).growth[:, 1], there - before)
+        assert found.growth_bias[1] == 0.01
+        assert abs(found.growth[:, 1].mean() - 1 - x) < 3 * standard_error(found.growth[:, 1])
 
 
 def test_deep_networks_of_more_tokens_have_as_many_points_as_it_takes() -> None:
@@ -229,7 +240,7 @@ def test_entries_without_many_points_keep_their_mean_and_error() -> None:
     many = [Scattered(1000, rng) for _ in range(2)]
     corrected = Corrected(few, [anchor(few, one, at) for one in many])
     there, found = few(np.zeros((1, 1))), corrected(np.zeros((1, 1)))
-    assert found.growth.shape == (16, 1) and np.allclose(found.growth.mean(axis=0), there.growth.mean(axis=0))
+    assert found.growth.shape == (24, 1) and np.allclose(found.growth.mean(axis=0), there.growth.mean(axis=0))
     assert np.allclose(standard_error(found.growth), standard_error(there.growth), rtol=1e-12)
 
 
