@@ -85,13 +85,28 @@ def debiased_average(values: Array, controls: Sequence[Array], replicas: int) ->
         What they give is not a number.
     """
     columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
-    weights = regression(values[0], columns[0])
+    weights = np.repeat(_weights(values[0], columns[0], replicas), len(columns[0]) // replicas, axis=0)
     of_each, orders = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
     if not (np.isfinite(of_each).all() and np.isfinite(orders).all()):
         raise ConvergenceError(
             "an average over sampled posteriors (12) is not a number: their nodes are too few; raise nodes"
         )
     return of_each.reshape(replicas, -1).mean(axis=1), orders
+
+
+def _weights(values: Array, columns: Array, replicas: int) -> Array:
+    """Weights of the controls for each randomisation by all others, shape (replicas, k).
+
+    By its own outputs they would go with the means of its controls, and the average would be off by about as many
+    outputs as there are controls.
+    """
+    columns = columns - columns.mean(axis=0)
+    parts = columns.reshape(replicas, -1, columns.shape[1])
+    both = parts.transpose(0, 2, 1)
+    grams, goals = both @ parts, both @ (values - values.mean()).reshape(replicas, -1, 1)
+    others = grams.sum(axis=0) - grams
+    others += 1e-12 * np.maximum(np.trace(others, axis1=1, axis2=2), 1e-300)[:, None, None] * np.eye(len(grams[0]))
+    return np.asarray(np.linalg.solve(others, goals.sum(axis=0) - goals)[..., 0])
 
 
 def largest_bias(nodes: int, beside: float) -> float:
