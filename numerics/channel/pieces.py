@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import ConvergenceError
-from .averages import regression
 
 __all__ = ["LINEAR", "debiased", "debiased_average", "largest_bias", "linear", "product", "stated"]
 
