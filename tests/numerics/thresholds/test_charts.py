@@ -26,7 +26,7 @@ from attnlimits.numerics.thresholds.choice import layer_threshold
     ids=["untied", "rank two", "three ranks", "two ranks", "linear", "untied, three tokens", "untied, three layers"],
 )
 def test_strong_skip_connections_leave_one_layer(model, limit):
-    found = chart_threshold(model, samples=256, nodes=128)
+    found = chart_threshold(model, samples=64, nodes=128)
     assert found.how == "monte-carlo" and found.converged
     assert abs(float(found.value) - limit) < 4 * found.error + 2e-3
     assert found.error < 0.05 * limit
