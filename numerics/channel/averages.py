@@ -32,6 +32,7 @@ __all__ = [
     "controlled",
     "interval",
     "matrix_root",
+    "normal_solution",
     "pooled",
     "regression",
 ]
@@ -267,9 +268,13 @@ def interval(fine: float | Array, coarse: float | Array) -> Array:
 def regression(values: Array, columns: Array) -> Array:
     """Weights of the columns that explain the values best, means aside."""
     centred = columns - columns.mean(axis=0)
-    gram = centred.T @ centred
-    gram += 1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
-    return np.asarray(np.linalg.solve(gram, centred.T @ (values - values.mean())))
+    return normal_solution(centred.T @ centred, centred.T @ (values - values.mean()))
+
+
+def normal_solution(gram: Array, goal: Array) -> Array:
+    """Solution of normal equations, shapes (..., k, k) and (..., k), with what keeps the gram matrix regular."""
+    ridge = 1e-12 * np.maximum(np.trace(gram, axis1=-2, axis2=-1), 1e-300)[..., None, None]
+    return np.asarray(np.linalg.solve(gram + ridge * np.eye(gram.shape[-1]), goal[..., None])[..., 0])
 
 
 def controlled(values: Array, controls: list[Array], replicas: int) -> Array:

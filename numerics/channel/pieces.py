@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import ConvergenceError
-from .averages import regression
+from .averages import normal_solution, regression
 
 __all__ = ["LINEAR", "debiased", "debiased_average", "largest_bias", "linear", "product", "stated"]
 
@@ -111,10 +111,8 @@ def _weights(values: Array, columns: Array, replicas: int) -> Array:
     columns = columns - columns.mean(axis=0)
     parts = columns.reshape(replicas, -1, columns.shape[1])
     both = parts.transpose(0, 2, 1)
-    grams, goals = both @ parts, both @ (values - values.mean()).reshape(replicas, -1, 1)
-    others = grams.sum(axis=0) - grams
-    others += 1e-12 * np.maximum(np.trace(others, axis1=1, axis2=2), 1e-300)[:, None, None] * np.eye(len(grams[0]))
-    return np.asarray(np.linalg.solve(others, goals.sum(axis=0) - goals)[..., 0])
+    grams, goals = both @ parts, (both @ (values - values.mean()).reshape(replicas, -1, 1))[..., 0]
+    return normal_solution(grams.sum(axis=0) - grams, goals.sum(axis=0) - goals)
 
 
 def largest_bias(nodes: int, beside: float) -> float:

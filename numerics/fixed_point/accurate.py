@@ -175,7 +175,8 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
         taken=at.taken + points,
         limit=limit,
         steady=steady,
-        bias=known.bias,
+        # Where nothing is learned there is none to be seen.
+        bias=known.bias or at.bias,
     )
 
 
@@ -272,7 +273,7 @@ def _known(at: _Search, accuracy: float) -> _Known:
     """What is known where a search stands."""
     q, anchors = at.solution.q, at.averages.anchors
     few, now = at.few(q), at.averages(q)
-    points, error = at.spent - at.coarse.samples, _error(at.solution, accuracy)
+    points, error = at.taken, _error(at.solution, accuracy)
     g = few.g.mean(axis=0).diagonal()
     if not g.any():
         # Growth rates alone scatter.
@@ -307,7 +308,7 @@ def _finer(now: Fineness, known: _Known, least: int, most: int) -> Fineness:
     least, most : int
         Nodes without which outputs may have none; points.
     """
-    nodes = [least * 2**k for k in range(1 + int(math.log2(_MOST_NODES / least)))]
+    nodes = [least * 2**k for k in range(1 + int(math.log2(max(1.0, _MOST_NODES / least))))]
     choices = [Fineness(size, count) for size in _sizes(2 * now.samples, most) for count in nodes]
     enough = [one for one in choices if known.missing(one) <= (_LARGE_SHARE if one.samples > _EACH else _SHARE)]
     best = min(enough, key=_cost) if enough else min(choices, key=known.missing)

@@ -129,6 +129,12 @@ def test_many_points_have_the_nodes_that_few_needed() -> None:
     assert [one.enough for one in channels].count(False) == 1 and not channels[0].enough and len(channels) > 2
 
 
+def test_more_nodes_than_a_search_takes_by_itself_are_kept() -> None:
+    channels: list[Scattered] = []
+    found = search(0.4, 2e-3, 0, channels, bias=0.02, nodes=2**14)
+    assert found.converged and found.error[0, 0] <= 2e-3 and len(channels) > 1
+
+
 def anchor(few: Scattered, many: Scattered, at: Array) -> Anchor:
     return Anchor(at, many(at), few(at), many.samples)
 
