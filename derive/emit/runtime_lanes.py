@@ -149,7 +149,7 @@ def where_less(typingctx, left, right, value, other):
 
 
 @intrinsic
-def _round(typingctx, x):
+def nearest(typingctx, x):
     """Round to the nearest integers."""
 
     def codegen(context, builder, sig, args):
@@ -175,7 +175,7 @@ def exp2_fast(x):
     """2^x, at most 2 ulp off on [-1020, 1020]; clamped outside; NaN stays."""
     x = where_less(x, LOWEST, LOWEST, x)
     x = where_less(HIGHEST, x, HIGHEST, x)
-    n = _round(x)
+    n = nearest(x)
     r = x - n
     r2 = r * r
     r4 = r2 * r2

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ..arithmetic.references import INNER
 
-__all__ = ["freedom", "set_inverse", "set_lower_factor"]
+__all__ = ["freedom", "set_inverse", "set_lower_factor", "set_lower_inverse"]
 
 Array = NDArray[np.float64]
 
@@ -58,3 +58,15 @@ def set_lower_factor(matrix: Array, least: float, out: Array) -> None:
                 out[i, i] = math.sqrt(max(total, least * matrix[i, i]))
             else:
                 out[i, j] = total / out[j, j]
+
+
+@njit(cache=True, **INNER)
+def set_lower_inverse(factor: Array, out: Array) -> None:
+    """Set the inverse of a lower factor; what is above its diagonal is left as it is."""
+    for j in range(len(factor)):
+        out[j, j] = 1.0 / factor[j, j]
+        for k in range(j):
+            total = 0.0
+            for i in range(k, j):
+                total -= factor[j, i] * out[i, k]
+            out[j, k] = total * out[j, j]

@@ -11,10 +11,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...arithmetic.copies import copy_matrix
+from ....generated.lanes import LANES, store
 from ...arithmetic.references import INNER, lend, reference
-from .density import Prior, Scratch, Target, new_scratch, place
-from .mixture import Broad, Mixture, fit_broad, log_mixture, new_broad, new_mixture, set_signs
+from .block import Block, energies, new_block, set_indices
+from .density import Prior, Scratch, Target, new_scratch
+from .intensity import intensities
+from .mixture import Broad, Mixture, fit_broad, new_broad, new_mixture, set_signs
 from .peaks import Peaks, new_peaks
 from .points import Points
 from .sampler import draw_node
@@ -90,7 +92,9 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
     layout, (most, shape) = target.layout, (2 * int(counts[0] + counts[1]) << target.layout.signs, target.omega.shape)
     peaks, made = new_peaks(_PEAKS, layout.dimension), _Made(np.empty((most, *shape)), *np.empty((2, most)))
     lent = lend(Target(target.data, target.omega, lend(target.prior), lend(layout)))
-    work = _Work(lend(new_scratch(layout)), lend(peaks), lend(new_broad(layout)))
+    work = _Work(
+        lend(new_scratch(layout)), lend(peaks), lend(new_broad(layout)), lend(new_block(layout)), *np.empty((3, LANES))
+    )
     fit_broad(lent, search.root, search.draws, work.scratch, work.broad)
     images = seek_peaks(lend(search), lent, work.scratch, work.peaks)
     first, kept = _draw(counts, images, lend(points), lent, lend(work), lend(made))
@@ -112,6 +116,10 @@ class _Work(NamedTuple):
     scratch: Scratch
     peaks: Peaks
     broad: Broad
+    block: Block
+    densities: Array
+    bases: Array
+    energies: Array
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -119,34 +127,43 @@ def _draw(
     counts: NDArray[np.int64], images: int, points: Points, target: Target, work: _Work, made: _Made
 ) -> tuple[int, int]:
     """Draw both sets of nodes; return how many of the first one are kept, and how many of both."""
-    mixture = reference(new_mixture(counts, images, work.broad, work.peaks))
+    mixture = reference(new_mixture(counts, images, work.broad, work.peaks, target))
     kept, first = 0, 0
     for half in range(2):
         first = kept
         own = reference(Points(points.normal[half], points.broad[half], points.tails[half], points.level[half]))
-        kept = _draw_set(own, mixture, target, work.scratch, made, kept)
+        kept = _draw_set(own, mixture, target, work, made, kept)
     return first, kept
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _draw_set(points: Points, mixture: Mixture, target: Target, scratch: Scratch, made: _Made, kept: int) -> int:
+def _draw_set(points: Points, mixture: Mixture, target: Target, work: _Work, made: _Made, kept: int) -> int:
     """Draw one set of nodes, after those that are kept; return how many are."""
-    z, work, signs, modes, moved = scratch.z, scratch.work, scratch.signs, scratch.modes, scratch.moved
-    data, omega, layout, precision = target.data, target.omega, target.layout, target.prior.precision
+    block, scratch, signs, modes = work.block, work.scratch, work.scratch.signs, work.block.modes
     log_base, log_weight, all_modes = made.log_base, made.log_weight, made.modes
-    for node in range(mixture.from_prior + mixture.from_peaks):
-        level = (node - mixture.from_prior + 0.5) / mixture.from_peaks if node >= mixture.from_prior else -1.0
-        if not draw_node(z, node, level, points, mixture, target):
-            continue
-        density = log_mixture(z, mixture, target, work)
+    indices, tokens = target.omega.shape
+    last = mixture.from_prior + mixture.from_peaks
+    for first in range(0, last, LANES):
+        for lane in range(LANES):
+            node = min(first + lane, last - 1)
+            level = (node - mixture.from_prior + 0.5) / mixture.from_peaks if node >= mixture.from_prior else -1.0
+            draw_node(block, lane, node, level, points, mixture, target)
+            if first + lane >= last:
+                block.kept[lane] = 0.0
+        store(work.densities, 0, intensities(block, mixture, target))
         for number in range(1 << len(signs)):
             set_signs(number, signs)
-            base = place(z, signs, data, layout, scratch) - density
-            height = base - _energy(modes, omega, precision, moved)
-            if -np.inf < height < np.inf:
-                copy_matrix(modes, all_modes[kept])
-                log_base[kept], log_weight[kept] = base, height
-                kept += 1
+            store(work.bases, 0, set_indices(block, signs, target, scratch))
+            store(work.energies, 0, energies(block, target))
+            for lane in range(LANES):
+                base = work.bases[lane] - mixture.log_unit - math.log(work.densities[lane])
+                height = base - work.energies[lane]
+                if block.kept[lane] > 0.0 and -np.inf < height < np.inf:
+                    for p in range(indices):
+                        for k in range(tokens):
+                            all_modes[kept, p, k] = modes[LANES * (p * tokens + k) + lane]
+                    log_base[kept], log_weight[kept] = base, height
+                    kept += 1
     return kept
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ....generated.lanes import LANES
 from ...arithmetic.references import INNER
-from ..student import freedom
+from ..student import freedom, set_lower_inverse
 from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
 from .peaks import Peaks, find_peak, keep_peak, log_student_norm
@@ -25,7 +26,6 @@ __all__ = [
     "draw_peak",
     "draw_prior",
     "fit_broad",
-    "log_mixture",
     "new_broad",
     "new_mixture",
     "node_heights",
@@ -44,8 +44,6 @@ BROAD_FREEDOM = 3
 _LEAST_SHARE = 0.05
 # Relative difference of coordinates that are the same but for rounding.
 _SAME = 1e-6
-# Logarithm of a ratio of densities beside which the smaller one is nothing.
-_BEYOND = 600.0
 
 
 class Broad(NamedTuple):
@@ -63,12 +61,10 @@ class Mixture(NamedTuple):
     from_prior, from_peaks, images : int
     broad : Broad
     peaks : Peaks
-    log_prior : float
-        Of the number of nodes from the prior.
-    log_top : float
-        Of the largest intensity at a centre of a peak.
-    norm : float
-        Logarithm of the Student density of a variable of the broad density.
+    log_unit : float
+        Logarithm of the largest intensity of a part.
+    prior : float
+        Largest intensity of nodes from the prior, over the largest of all.
     """
 
     from_prior: int
@@ -76,9 +72,8 @@ class Mixture(NamedTuple):
     images: int
     broad: Broad
     peaks: Peaks
-    log_prior: float
-    log_top: float
-    norm: float
+    log_unit: float
+    prior: float
 
 
 def new_broad(layout: Layout) -> Broad:
@@ -87,19 +82,35 @@ def new_broad(layout: Layout) -> Broad:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Peaks) -> Mixture:
+def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Peaks, target: Target) -> Mixture:
     """Mixture of so many nodes from the prior and from peaks."""
     from_peaks = counts[1] if images > 0 else 0
-    log_prior = math.log(counts[0]) if counts[0] > 0 else -np.inf
+    log_prior = -np.inf
+    if counts[0] > 0:
+        log_prior = math.log(counts[0]) + target.prior.log_inner + _log_largest(target.layout, broad)
     top, share, log_det = peaks.top, peaks.share, peaks.log_det
-    size, log_top = peaks.centre.shape[1], -np.inf
+    size, log_unit = peaks.centre.shape[1], log_prior
     norm = log_student_norm(freedom(size), size)
     for image in range(images):
+        set_lower_inverse(peaks.factor[image], peaks.inverse[image])
         top[image] = math.log(from_peaks * share[image]) - log_det[image] + norm
-        log_top = max(log_top, top[image])
+        log_unit = max(log_unit, top[image])
     for image in range(images):
-        top[image] = math.exp(top[image] - log_top)
-    return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_top, log_student_norm(BROAD_FREEDOM, 1))
+        top[image] = math.exp(top[image] - log_unit)
+    return Mixture(counts[0], from_peaks, images, broad, peaks, log_unit, math.exp(log_prior - log_unit))
+
+
+@njit(cache=True, **INNER)
+def _log_largest(layout: Layout, broad: Broad) -> float:
+    """Logarithm of the largest value of the broad density of all variables."""
+    kinds, width, norm = layout.kinds, broad.width, log_student_norm(BROAD_FREEDOM, 1)
+    total = 0.0
+    for j in range(len(kinds)):
+        if kinds[j] == LINE:
+            total += norm - math.log(width[j])
+        else:
+            total -= math.log(math.pi if kinds[j] == ARC else 2 * math.pi)
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -143,21 +154,7 @@ def _set_draw(h: Array, normal: Array, omega: Array, root: Array, modes: Array) 
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _log_broad(z: Array, layout: Layout, broad: Broad, norm: float) -> float:
-    """Log-density of the variables where they are drawn from the broad density."""
-    kinds, centre, width = layout.kinds, broad.centre, broad.width
-    total, first = 0.0, len(z) - len(kinds)
-    for j in range(len(kinds)):
-        if kinds[j] == LINE:
-            x = (z[first + j] - centre[j]) / width[j]
-            total += norm - math.log(width[j]) - 0.5 * (BROAD_FREEDOM + 1) * math.log1p(x * x / BROAD_FREEDOM)
-        else:
-            total -= math.log(math.pi if kinds[j] == ARC else 2 * math.pi)
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Broad) -> None:
+def draw_prior(z: Array, lane: int, normal: Array, loose: Array, target: Target, broad: Broad) -> None:
     """Coordinates of a node from the prior, from standard normal numbers and those of the broad density."""
     omega, roots, layout = target.omega, target.prior.roots, target.layout
     hidden, row, mode, kinds = layout.hidden, layout.row, layout.mode, layout.kinds
@@ -168,29 +165,12 @@ def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Bro
         for i in range(j + 1):
             if mode[i] == k:
                 value += roots[k, row[j], row[i]] * normal[i]
-        z[j] = value
+        z[LANES * j + lane] = value
     for j in range(len(kinds)):
         if kinds[j] == LINE:
-            z[count + j] = centre[j] + width[j] * loose[j]
+            z[LANES * (count + j) + lane] = centre[j] + width[j] * loose[j]
         else:
-            z[count + j] = loose[j] * (math.pi if kinds[j] == ARC else 2 * math.pi)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _log_prior(z: Array, target: Target, broad: Broad, norm: float) -> float:
-    """Log-density of a node where it is drawn from the prior."""
-    layout, omega, inner = target.layout, target.omega, target.prior.inner
-    hidden, rows, modes = layout.hidden, layout.row, layout.mode
-    total = 0.0
-    for j in range(len(rows)):
-        k, row = modes[j], rows[j]
-        first = z[j] - omega[hidden[row], k]
-        total += 0.5 * first * inner[k, row, row] * first
-        for i in range(j):
-            if modes[i] == k:
-                other = rows[i]
-                total += first * inner[k, row, other] * (z[i] - omega[hidden[other], k])
-    return target.prior.log_inner - total + _log_broad(z, layout, broad, norm)
+            z[LANES * (count + j) + lane] = loose[j] * (math.pi if kinds[j] == ARC else 2 * math.pi)
 
 
 @njit(cache=True, **INNER)
@@ -210,41 +190,22 @@ def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: A
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def draw_peak(z: Array, normal: Array, tail: float, image: int, peaks: Peaks, layout: Layout) -> bool:
+def draw_peak(z: Array, lane: int, normal: Array, tail: float, image: int, peaks: Peaks, layout: Layout) -> bool:
     """Coordinates of a node from a peak; False where a variable leaves its range, which no node does."""
     kinds, centre, factor = layout.kinds, peaks.centre, peaks.factor
-    first = len(z) - len(kinds)
-    for j in range(len(z)):
+    size, inside = centre.shape[1], True
+    first = size - len(kinds)
+    for j in range(size):
         value = 0.0
         for k in range(j + 1):
             value += factor[image, j, k] * normal[k]
         value *= tail
-        z[j] = centre[image, j] + value
+        place = centre[image, j] + value
+        z[LANES * j + lane] = place
         if j >= first:
             kind = kinds[j - first]
-            if kind == CIRCLE and abs(value) > math.pi:
-                return False
-            if kind == ARC and not 0.0 < z[j] < math.pi:
-                return False
-    return True
-
-
-@njit(cache=True, **INNER)
-def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> float:
-    """Logarithm of the intensity of nodes at z."""
-    density = -np.inf
-    if mixture.from_prior > 0:
-        density = mixture.log_prior + _log_prior(z, target, mixture.broad, mixture.norm)
-    if density > mixture.log_top + _BEYOND or mixture.images == 0:
-        return density
-    nu = freedom(len(z))
-    # Degrees of freedom are such that the density is a whole power.
-    power, total, peaks = (nu + len(z)) // 2, math.exp(density - mixture.log_top), mixture.peaks
-    top = peaks.top
-    for image in range(mixture.images):
-        square = squared_distance(z, image, peaks, target.layout, work)
-        total += top[image] * (1.0 + square / nu) ** -power
-    return mixture.log_top + math.log(total)
+            inside &= not (kind == CIRCLE and abs(value) > math.pi) and (kind != ARC or 0.0 < place < math.pi)
+    return inside
 
 
 @njit(cache=True, **INNER)

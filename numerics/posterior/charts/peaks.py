@@ -34,6 +34,8 @@ class Peaks(NamedTuple):
     centre : ndarray, shape (peaks, F)
     factor : ndarray, shape (peaks, F, F)
         Lower factors of the scale matrices.
+    inverse : ndarray, shape (peaks, F, F)
+        Inverses of the factors.
     height : ndarray, shape (peaks,)
         Log-density at the centre.
     share : ndarray, shape (peaks,)
@@ -46,6 +48,7 @@ class Peaks(NamedTuple):
 
     centre: Array
     factor: Array
+    inverse: Array
     height: Array
     share: Array
     log_det: Array
@@ -56,7 +59,7 @@ def new_peaks(count: int, dimension: int) -> Peaks:
     """Arrays for so many peaks."""
     return Peaks(
         np.empty((count, dimension)),
-        np.empty((count, dimension, dimension)),
+        *np.empty((2, count, dimension, dimension)),
         *np.empty((4, count)),
     )
 

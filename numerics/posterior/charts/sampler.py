@@ -10,9 +10,23 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...arithmetic.references import lend, reference
+from ....generated.lanes import LANES, exp2_fast, fill, where_less
+from ...arithmetic.references import INNER, lend, reference
 from ..pieces import PIECES
-from .density import Prior, Scratch, Target, log_posterior, new_scratch, read
+from .block import (
+    Block,
+    add_moments,
+    energies,
+    new_block,
+    no_sums,
+    set_indices,
+    set_means,
+    take_sums,
+    total_of,
+    without_bad,
+)
+from .density import Prior, Scratch, Target, new_scratch, read
+from .intensity import intensities
 from .layout import Layout
 from .mixture import (
     Broad,
@@ -20,7 +34,6 @@ from .mixture import (
     draw_peak,
     draw_prior,
     fit_broad,
-    log_mixture,
     new_broad,
     new_mixture,
     node_heights,
@@ -33,6 +46,8 @@ from .points import Points
 __all__ = ["Nodes", "Outputs", "Sums", "draw_node", "posterior_sums"]
 
 Array = NDArray[np.float64]
+
+_LOG2_E = 1 / math.log(2)
 
 
 class Outputs(NamedTuple):
@@ -93,76 +108,58 @@ class Sums(NamedTuple):
     squares: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _follow(target: Target, modes: Array) -> None:
-    """Set the means that the output does not depend on to what they are given the rest."""
-    omega, follow, free = target.omega, target.prior.follow, target.layout.free
-    for p in range(len(modes)):
-        if free[p]:
-            value = omega[p, 0]
-            for i in range(len(modes)):
-                if not free[i]:
-                    value += follow[p, i] * (modes[i, 0] - omega[i, 0])
-            modes[p, 0] = value
+class _Work(NamedTuple):
+    """What the targets of all outputs share, the data of one of them at a time, and arrays that are used anew."""
+
+    data: Array
+    prior: Prior
+    layout: Layout
+    scratch: Scratch
+    peaks: Peaks
+    broad: Broad
+    block: Block
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _add(sums: Array, weight: float, modes: Array) -> None:
-    """Add indices to the sums of a piece."""
-    indices, tokens = modes.shape
-    size = indices * tokens
-    products = len(sums) > 1 + size
-    sums[0] += weight
-    place = 1 + size
-    for p in range(indices):
-        for k in range(tokens):
-            one = weight * modes[p, k]
-            sums[1 + p * tokens + k] += one
-            if products:
-                for i in range(p):
-                    for j in range(tokens):
-                        sums[place] += one * modes[i, j]
-                        place += 1
-                for j in range(k + 1):
-                    sums[place] += one * modes[p, j]
-                    place += 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def draw_node(z: Array, node: int, level: float, points: Points, mixture: Mixture, target: Target) -> bool:
-    """Coordinates of one node; False for one that is not counted.
+def draw_node(
+    block: Block, lane: int, node: int, level: float, points: Points, mixture: Mixture, target: Target
+) -> None:
+    """Set the coordinates of one of the eight nodes, and whether it counts.
 
     It is from the prior where the level is negative, else from the peak that the level, from 0 to 1, has by the shares.
     """
+    inside = mixture.from_peaks > 0
     if level < 0.0:
-        draw_prior(z, points.normal[node], points.broad[node], target, mixture.broad)
-        return True
-    if mixture.from_peaks == 0:
-        return False
-    peaks = mixture.peaks
-    share = peaks.share
-    image, passed = 0, share[0]
-    while level > passed and image < mixture.images - 1:
-        image += 1
-        passed += share[image]
-    return draw_peak(z, points.normal[node], points.tails[node], image, peaks, target.layout)
+        draw_prior(block.z, lane, points.normal[node], points.broad[node], target, mixture.broad)
+        inside = True
+    elif inside:
+        peaks = mixture.peaks
+        share = peaks.share
+        image, passed = 0, share[0]
+        while level > passed and image < mixture.images - 1:
+            image += 1
+            passed += share[image]
+        inside = draw_peak(block.z, lane, points.normal[node], points.tails[node], image, peaks, target.layout)
+    block.kept[lane] = 1.0 if inside else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _add_node(sums: Array, mixture: Mixture, log_scale: float, target: Target, scratch: Scratch) -> float:
-    """Add the node at the coordinates in `scratch` with every choice of the signs; return its squared weight."""
-    z, signs, modes = scratch.z, scratch.signs, scratch.modes
-    density = log_mixture(z, mixture, target, scratch.work) + log_scale
-    squares = 0.0
+@njit(cache=True, **INNER)
+def _add_nodes(count: int, mixture: Mixture, log_scale: float, target: Target, work: _Work) -> float:
+    """Add the nodes at the coordinates, with every choice of the signs, to so many sums; return the squared weights."""
+    block, scratch, signs = work.block, work.scratch, work.scratch.signs
+    inverse = 1.0 / intensities(block, mixture, target)
+    squares = fill(0.0)
     for number in range(1 << len(signs)):
         set_signs(number, signs)
-        height = log_posterior(z, signs, target, scratch)
-        weight = math.exp(height - density)
-        if 0.0 < weight < np.inf:
-            _follow(target, modes)
-            squares += weight * weight
-            _add(sums, weight, modes)
-    return squares
+        heights = set_indices(block, signs, target, scratch) + target.prior.log_norm - energies(block, target)
+        weight = inverse * exp2_fast((heights - (log_scale + mixture.log_unit)) * _LOG2_E)
+        # Powers are of finite numbers.
+        weight = where_less(-np.inf, heights, where_less(heights, np.inf, weight, 0.0), 0.0)
+        weight = without_bad(block, weight)
+        set_means(block, target)
+        squares = squares + weight * weight
+        add_moments(block, weight, count)
+    return total_of(block, squares)
 
 
 def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, layout: Layout, sums: Sums) -> None:
@@ -188,26 +185,17 @@ def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, la
         lend(new_scratch(layout)),
         lend(new_peaks(len(outputs.flips), layout.dimension)),
         lend(new_broad(layout)),
+        lend(new_block(layout)),
     )
     _set_sums(lend(outputs), root, lend(nodes), lend(work), lend(sums))
-
-
-class _Work(NamedTuple):
-    """What the targets of all outputs share, the data of one of them at a time, and arrays that are used anew."""
-
-    data: Array
-    prior: Prior
-    layout: Layout
-    scratch: Scratch
-    peaks: Peaks
-    broad: Broad
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _set_sums(outputs: Outputs, root: Array, nodes: Nodes, work: _Work, sums: Sums) -> None:
     """Add to sums that are zero."""
-    layout, scratch, peaks, broad = work.layout, work.scratch, work.peaks, work.broad
+    layout, scratch, peaks, broad, block = work.layout, work.scratch, work.peaks, work.broad, work.block
     log_scale, heights, points = sums.log_scale, peaks.height, nodes.points
+    each = (nodes.counts[0] + nodes.counts[1]) // PIECES
     for i in range(len(outputs.truth)):
         truth = outputs.truth[i]
         target = reference(Target(work.data, outputs.omega[i], work.prior, layout))
@@ -217,13 +205,16 @@ def _set_sums(outputs: Outputs, root: Array, nodes: Nodes, work: _Work, sums: Su
         images = place_peaks(truth, outputs.flips, target, scratch, peaks)
         for image in range(images):
             log_scale[i] = max(log_scale[i], heights[image])
-        mixture = reference(new_mixture(nodes.counts, images, broad, peaks))
+        mixture = reference(new_mixture(nodes.counts, images, broad, peaks, target))
         pieces, squares = sums.pieces[i], sums.squares
         for half in range(2):
             place = (outputs.pair[i], half)
             own = reference(Points(points.normal[place], points.broad[place], points.tails[place], points.level[place]))
-            count = nodes.counts[0] + nodes.counts[1]
-            for node in range(count):
-                if draw_node(scratch.z, node, own.level[node], own, mixture, target):
-                    piece = half * PIECES + node * PIECES // count
-                    squares[i, half] += _add_node(pieces[piece], mixture, log_scale[i], target, scratch)
+            for piece in range(PIECES):
+                out = pieces[half * PIECES + piece]
+                no_sums(block, len(out))
+                for first in range(piece * each, (piece + 1) * each, LANES):
+                    for lane in range(LANES):
+                        draw_node(block, lane, first + lane, own.level[first + lane], own, mixture, target)
+                    squares[i, half] += _add_nodes(len(out), mixture, log_scale[i], target, work)
+                take_sums(block, out)
