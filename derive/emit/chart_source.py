@@ -12,7 +12,7 @@ from ..kernels.chart import chart_constants, chart_kernels, prove_chart
 from ..kernels.kernel import Kernel
 from ..noisy_chart import noisy_chart
 from .ir import Program, lower
-from .printers import NumbaPrinter
+from .printers import LanesPrinter, NumbaPrinter, Printer
 
 __all__ = ["IMPORTS", "render_chart", "source_of_chart"]
 
@@ -38,6 +38,8 @@ READOUTS, NOISE = {readouts}, {noise}
 #: What the modules printed here import, apart from their text, which is no import of this one.
 IMPORTS = "from numba import njit\n\nfrom attnlimits.generated.fastmath import at_least, at_most"
 
+_LANES = "from attnlimits.generated.lanes import exp_lanes, fill, larger, load, smaller, store, where_less"
+
 _READ = '''
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -51,6 +53,14 @@ _COMPLETE = '''
 @njit(cache=True, nogil=True, error_model="numpy")
 def complete(data, coordinates, constants, h):
     """Set all indices h, shape (P, M); return the log-weight, -inf where there are none."""
+{body}
+'''
+
+_COMPLETE_LANES = '''
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def complete_lanes(data, coordinates, constants, h, log_weight):
+    """`complete` at eight coordinates at once, in flat arrays."""
 {body}
 '''
 
@@ -107,7 +117,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
     tokens = model.tokens
     hidden = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
-        imports=IMPORTS,
+        imports=f"{IMPORTS}\n{_LANES}",
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,
         rows=found.h.rows,
@@ -123,6 +133,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
     parts = [
         _READ.format(body=_read(found, read)),
         _COMPLETE.format(body=_complete(found, complete)),
+        _COMPLETE_LANES.format(body=_complete_lanes(found, complete)),
         _FROM_OUTPUT.format(body=_from_output(found, from_output)),
     ]
     return head + "".join(parts)
@@ -143,9 +154,8 @@ def _constants(found: Chart) -> list[str]:
     return [f"{symbol.name} = constants[{n}]" for n, symbol in enumerate(chart_constants(found))]
 
 
-def _lines(program: Program) -> tuple[list[str], list[str]]:
+def _lines(program: Program, printer: Printer) -> tuple[list[str], list[str]]:
     """Return the assignments of a program, and its outputs, as Python."""
-    printer = NumbaPrinter(hot=False)
     plain = program.specialise(bounded=True)
     return [f"{name.name} = {printer.text(value)}" for name, value in plain.assignments], [
         printer.text(value) for value in plain.outputs
@@ -153,7 +163,7 @@ def _lines(program: Program) -> tuple[list[str], list[str]]:
 
 
 def _read(found: Chart, program: Program) -> str:
-    lines, values = _lines(program)
+    lines, values = _lines(program, NumbaPrinter(hot=False))
     rows, columns = found.entries.shape
     unpacked = [f"{found.entries[p, m].name} = h[{p}, {m}]" for p in range(rows) for m in range(columns)]
     count = len(found.data)
@@ -163,7 +173,7 @@ def _read(found: Chart, program: Program) -> str:
 
 
 def _complete(found: Chart, program: Program) -> str:
-    lines, values = _lines(program)
+    lines, values = _lines(program, NumbaPrinter(hot=False))
     rows, columns = found.h.shape
     unpacked = [f"{symbol.name} = data[{n}]" for n, symbol in enumerate(found.data)]
     free = (*found.hidden, *found.variables, *found.signs)
@@ -174,8 +184,22 @@ def _complete(found: Chart, program: Program) -> str:
     return _indented([*unpacked, *_constants(found), *lines, *held, *told, f"return {log_weight}"])
 
 
+def _complete_lanes(found: Chart, program: Program) -> str:
+    """Return the same with a lane for each of eight coordinates; what all share stays a number."""
+    lines, values = _lines(program, LanesPrinter())
+    size = len(found.h)
+    unpacked = [f"{symbol.name} = data[{n}]" for n, symbol in enumerate(found.data)]
+    free = (*found.hidden, *found.variables, *found.signs)
+    unpacked += [f"{symbol.name} = load(coordinates, {8 * n})" for n, symbol in enumerate(free)]
+    # A number is as many lanes.
+    told = [f"store(h, {8 * n}, fill(0.0) + ({value}))" for n, value in enumerate(values[:size])]
+    told.append(f"weight = fill(0.0) + ({values[size]})")
+    told += [f"weight = where_less(0.0, {value}, weight, -math.inf)" for value in values[size + 1 :]]
+    return _indented([*unpacked, *_constants(found), *lines, *told, "store(log_weight, 0, weight)"])
+
+
 def _from_output(found: Chart, program: Program) -> str:
-    lines, values = _lines(program)
+    lines, values = _lines(program, NumbaPrinter(hot=False))
     rows, columns = found.output.shape
     unpacked = [f"{found.output[a, b].name} = y[{a}, {b}]" for a in range(rows) for b in range(columns)]
     told = [f"data[{n}] = {value}" for n, value in enumerate(values)]

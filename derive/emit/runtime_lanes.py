@@ -7,6 +7,7 @@ from .polynomial import exponential_coefficients
 __all__ = ["render"]
 
 BODY = '''
+import math
 import operator
 
 from numba import njit, types
@@ -16,6 +17,13 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8
+_LOG2_E = 1.4426950408889634
+# Functions that take the lanes one by one.
+_ONE_BY_ONE = (
+    math.log, math.log1p, math.expm1, math.erf, math.erfc,
+    math.sin, math.cos, math.tan, math.sinh, math.cosh, math.tanh,
+    math.asin, math.acos, math.atan, math.asinh, math.acosh, math.atanh,
+)  # fmt: skip
 # As in `fastmath`: sums and products keep their order.
 _FLAGS = ("contract", "nsz", "arcp")
 _NUMBER = ir.DoubleType()
@@ -99,6 +107,41 @@ class _Negative(ConcreteTemplate):
 @lower_builtin(operator.neg, lanes)
 def _negate(context, builder, sig, args):
     return builder.fneg(args[0], flags=_FLAGS)
+
+
+def _whole(function, instruction):
+    """Register a function that LLVM has for all lanes at once."""
+    name = f"_Typed_{function.__name__}"
+    infer_global(function)(type(name, (ConcreteTemplate,), {"cases": [signature(lanes, lanes)]}))
+
+    @lower_builtin(function, lanes)
+    def lower(context, builder, sig, args):
+        return _instruction(builder, instruction, args)
+
+
+def _one_by_one(function):
+    """Register a function that takes one lane after the other."""
+    name = f"_Typed_{function.__name__}"
+    infer_global(function)(type(name, (ConcreteTemplate,), {"cases": [signature(lanes, lanes)]}))
+    plain = signature(types.float64, types.float64)
+
+    def call(x):
+        return function(x)
+
+    @lower_builtin(function, lanes)
+    def lower(context, builder, sig, args):
+        found = ir.Constant(_VECTOR, ir.Undefined)
+        for lane in range(LANES):
+            place = ir.Constant(_INDEX, lane)
+            number = context.compile_internal(builder, call, plain, [builder.extract_element(args[0], place)])
+            found = builder.insert_element(found, number, place)
+        return found
+
+
+for _plain in _ONE_BY_ONE:
+    _one_by_one(_plain)
+_whole(math.sqrt, "sqrt")
+_whole(abs, "fabs")
 
 
 def _pointer(context, builder, kind, array, index):
@@ -185,6 +228,24 @@ def exp2_fast(x):
     scale = _pow2(n)
     # A product by a power of two is exact.
     return scale * (_P0 * r + r2 * q) + scale
+
+
+@njit(forceinline=True, error_model="numpy", cache=True)
+def exp_lanes(x):
+    """e^x, at most |x| + 2 ulp off where it is from 2^-1020 to 2^1020; clamped outside; NaN stays."""
+    return exp2_fast(x * _LOG2_E)
+
+
+@njit(forceinline=True, error_model="numpy", cache=True)
+def smaller(x, bound):
+    """min(x, bound); a NaN in x stays."""
+    return where_less(bound, x, bound, x)
+
+
+@njit(forceinline=True, error_model="numpy", cache=True)
+def larger(x, bound):
+    """max(x, bound); a NaN in x stays."""
+    return where_less(x, bound, bound, x)
 '''
 
 

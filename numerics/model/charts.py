@@ -17,6 +17,7 @@ _WORKER = Worker(
     (
         ("read", f"({_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR})"),
         ("complete", f"({_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX})"),
+        ("complete_lanes", f"({_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR})"),
         ("from_output", f"({_MATRIX}, {_VECTOR}, {_VECTOR})"),
     ),
     seconds=120.0,
@@ -45,6 +46,7 @@ class Chart(Protocol):
     DERIVATION_HASH: str
     read: Compiled
     complete: Compiled
+    complete_lanes: Compiled
     from_output: Compiled
 
 

@@ -25,7 +25,7 @@ from .network import Network
 __all__ = ["Worker", "constants_of", "derivation_by", "derived_module", "derived_source"]
 
 # What derived modules import, beside the compiler.
-_RUNTIME = "attnlimits.generated.fastmath"
+_RUNTIME = "attnlimits.generated.fastmath", "attnlimits.generated.lanes"
 # Status of the process where there is nothing to derive.
 _REFUSED = 3
 _lock = threading.Lock()
@@ -95,7 +95,7 @@ def constants_of(model: Network) -> NDArray[np.float64]:
 @cache
 def derivation_by(worker: Worker) -> str:
     """Digest of all that makes the answers of a process, and of what they import."""
-    return derivation_of(worker.module, _RUNTIME)
+    return derivation_of(worker.module, *_RUNTIME)
 
 
 def _asked(model: Network, more: dict[str, bool]) -> str:

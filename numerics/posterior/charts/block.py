@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ....generated.lanes import LANES, fill, load, store, where_less
 from ...arithmetic.references import INNER
-from .density import Scratch, Target
-from .layout import Layout, complete_at
+from .density import Target
+from .layout import Layout, complete_lanes_at
 
 __all__ = [
     "Block",
@@ -72,7 +72,7 @@ def new_block(layout: Layout) -> Block:
 
 
 @njit(cache=True, **INNER)
-def set_indices(block: Block, signs: Array, target: Target, scratch: Scratch) -> Any:
+def set_indices(block: Block, signs: Array, target: Target) -> Any:
     """Set the modes of the indices at the coordinates; return the log-weights of the chart, as lanes."""
     layout, entries, h, z = target.layout, block.entries, block.h, block.z
     row, mode, modes = layout.row, layout.mode, layout.modes
@@ -90,7 +90,7 @@ def set_indices(block: Block, signs: Array, target: Target, scratch: Scratch) ->
         store(entries, LANES * (first + j), load(z, LANES * (count + j)))
     for j in range(len(signs)):
         store(entries, LANES * (first + variables + j), fill(signs[j]))
-    _complete(block, target, scratch)
+    complete_lanes_at(layout.complete_lanes)(target.data, entries, layout.constants, h, block.weight)
     for p in range(len(layout.free)):
         for k in range(tokens):
             total = fill(0.0)
@@ -98,20 +98,6 @@ def set_indices(block: Block, signs: Array, target: Target, scratch: Scratch) ->
                 total = total + modes[k, m] * load(h, LANES * (p * tokens + m))
             store(block.modes, LANES * (p * tokens + k), total)
     return load(block.weight, 0)
-
-
-@njit(cache=True, **INNER)
-def _complete(block: Block, target: Target, scratch: Scratch) -> None:
-    """Set the indices from the coordinates as a chart takes them, and the log-weights in `weight`."""
-    layout, data, one, h = target.layout, target.data, scratch.entries, scratch.h
-    indices, tokens = h.shape
-    for lane in range(LANES):
-        for j in range(len(one)):
-            one[j] = block.entries[LANES * j + lane]
-        block.weight[lane] = complete_at(layout.complete)(data, one, layout.constants, h)
-        for p in range(indices):
-            for m in range(tokens):
-                block.h[LANES * (p * tokens + m) + lane] = h[p, m]
 
 
 @njit(cache=True, **INNER)

@@ -139,7 +139,7 @@ def _draw(
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _draw_set(points: Points, mixture: Mixture, target: Target, work: _Work, made: _Made, kept: int) -> int:
     """Draw one set of nodes, after those that are kept; return how many are."""
-    block, scratch, signs, modes = work.block, work.scratch, work.scratch.signs, work.block.modes
+    block, signs, modes = work.block, work.scratch.signs, work.block.modes
     log_base, log_weight, all_modes = made.log_base, made.log_weight, made.modes
     indices, tokens = target.omega.shape
     last = mixture.from_prior + mixture.from_peaks
@@ -153,7 +153,7 @@ def _draw_set(points: Points, mixture: Mixture, target: Target, work: _Work, mad
         store(work.densities, 0, intensities(block, mixture, target))
         for number in range(1 << len(signs)):
             set_signs(number, signs)
-            store(work.bases, 0, set_indices(block, signs, target, scratch))
+            store(work.bases, 0, set_indices(block, signs, target))
             store(work.energies, 0, energies(block, target))
             for lane in range(LANES):
                 base = work.bases[lane] - mixture.log_unit - math.log(work.densities[lane])

@@ -18,6 +18,7 @@ __all__ = [
     "LINE",
     "Layout",
     "complete_at",
+    "complete_lanes_at",
     "constants_of",
     "from_output_at",
     "layout_of",
@@ -35,9 +36,11 @@ _KINDS = {"line": LINE, "circle": CIRCLE, "arc": ARC}
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 _READ = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR, _VECTOR))
 _COMPLETE = types.FunctionType(types.float64(_VECTOR, _VECTOR, _VECTOR, _MATRIX))
+_COMPLETE_LANES = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR))
 _FROM_OUTPUT = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR))
 #: The functions of a chart from their addresses.
 read_at, complete_at, from_output_at = function_at(_READ), function_at(_COMPLETE), function_at(_FROM_OUTPUT)
+complete_lanes_at = function_at(_COMPLETE_LANES)
 
 
 class Layout(NamedTuple):
@@ -48,7 +51,7 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    read, complete, from_output : int
+    read, complete, complete_lanes, from_output : int
         Addresses of the chart's functions.
     constants : ndarray
         Skip strength, inverse temperature, readout weights, deviation of the noise if there is any.
@@ -68,6 +71,7 @@ class Layout(NamedTuple):
 
     read: int
     complete: int
+    complete_lanes: int
     from_output: int
     constants: Array
     modes: Array
@@ -120,6 +124,7 @@ def layout_of(module: Chart, constants: Array) -> Layout:
     return Layout(
         read=address(module.read, _READ),
         complete=address(module.complete, _COMPLETE),
+        complete_lanes=address(module.complete_lanes, _COMPLETE_LANES),
         from_output=address(module.from_output, _FROM_OUTPUT),
         constants=np.ascontiguousarray(constants, dtype=np.float64),
         modes=token_modes(module.TOKENS),

@@ -146,12 +146,12 @@ def draw_node(
 @njit(cache=True, **INNER)
 def _add_nodes(count: int, mixture: Mixture, log_scale: float, target: Target, work: _Work) -> float:
     """Add the nodes at the coordinates, with every choice of the signs, to so many sums; return the squared weights."""
-    block, scratch, signs = work.block, work.scratch, work.scratch.signs
+    block, signs = work.block, work.scratch.signs
     inverse = 1.0 / intensities(block, mixture, target)
     squares = fill(0.0)
     for number in range(1 << len(signs)):
         set_signs(number, signs)
-        heights = set_indices(block, signs, target, scratch) + target.prior.log_norm - energies(block, target)
+        heights = set_indices(block, signs, target) + target.prior.log_norm - energies(block, target)
         weight = inverse * exp2_fast((heights - (log_scale + mixture.log_unit)) * _LOG2_E)
         # Powers are of finite numbers.
         weight = where_less(-np.inf, heights, where_less(heights, np.inf, weight, 0.0), 0.0)
