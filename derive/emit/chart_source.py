@@ -13,6 +13,7 @@ from ..kernels.kernel import Kernel
 from ..noisy_chart import noisy_chart
 from .ir import Program, lower
 from .printers import LanesPrinter, NumbaPrinter, Printer
+from .runtime_lanes import LANES
 
 __all__ = ["IMPORTS", "render_chart", "source_of_chart"]
 
@@ -38,7 +39,7 @@ READOUTS, NOISE = {readouts}, {noise}
 #: What the modules printed here import, apart from their text, which is no import of this one.
 IMPORTS = "from numba import njit\n\nfrom attnlimits.generated.fastmath import at_least, at_most"
 
-_LANES = "from attnlimits.generated.lanes import exp_lanes, fill, larger, load, smaller, store, where_less"
+_IMPORTED_LANES = "from attnlimits.generated.lanes import exp_lanes, fill, larger, load, smaller, store, where_less"
 
 _READ = '''
 
@@ -117,7 +118,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
     tokens = model.tokens
     hidden = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
-        imports=f"{IMPORTS}\n{_LANES}",
+        imports=f"{IMPORTS}\n{_IMPORTED_LANES}",
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,
         rows=found.h.rows,
@@ -190,9 +191,9 @@ def _complete_lanes(found: Chart, program: Program) -> str:
     size = len(found.h)
     unpacked = [f"{symbol.name} = data[{n}]" for n, symbol in enumerate(found.data)]
     free = (*found.hidden, *found.variables, *found.signs)
-    unpacked += [f"{symbol.name} = load(coordinates, {8 * n})" for n, symbol in enumerate(free)]
+    unpacked += [f"{symbol.name} = load(coordinates, {LANES * n})" for n, symbol in enumerate(free)]
     # A number is as many lanes.
-    told = [f"store(h, {8 * n}, fill(0.0) + ({value}))" for n, value in enumerate(values[:size])]
+    told = [f"store(h, {LANES * n}, fill(0.0) + ({value}))" for n, value in enumerate(values[:size])]
     told.append(f"weight = fill(0.0) + ({values[size]})")
     told += [f"weight = where_less(0.0, {value}, weight, -math.inf)" for value in values[size + 1 :]]
     return _indented([*unpacked, *_constants(found), *lines, *told, "store(log_weight, 0, weight)"])

@@ -4,7 +4,10 @@ import sympy as sp
 
 from .polynomial import exponential_coefficients
 
-__all__ = ["render"]
+__all__ = ["LANES", "render"]
+
+#: Numbers that are computed with at once.
+LANES = 8
 
 BODY = '''
 import math
@@ -16,7 +19,7 @@ from numba.core.typing import signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-LANES = 8
+LANES = @LANES@
 _LOG2_E = 1.4426950408889634
 # Functions that take the lanes one by one.
 _ONE_BY_ONE = (
@@ -119,27 +122,26 @@ def _whole(function, instruction):
         return _instruction(builder, instruction, args)
 
 
-def _one_by_one(function):
-    """Register a function that takes one lane after the other."""
+def _one_by_one(function, *others):
+    """Register a function that takes one lane after the other, with arguments of these types behind it."""
     name = f"_Typed_{function.__name__}"
-    infer_global(function)(type(name, (ConcreteTemplate,), {"cases": [signature(lanes, lanes)]}))
-    plain = signature(types.float64, types.float64)
+    infer_global(function)(type(name, (ConcreteTemplate,), {"cases": [signature(lanes, lanes, *others)]}))
+    plain = signature(types.float64, types.float64, *others)
 
-    def call(x):
-        return function(x)
-
-    @lower_builtin(function, lanes)
+    @lower_builtin(function, lanes, *others)
     def lower(context, builder, sig, args):
+        call = context.get_function(function, plain)
         found = ir.Constant(_VECTOR, ir.Undefined)
         for lane in range(LANES):
             place = ir.Constant(_INDEX, lane)
-            number = context.compile_internal(builder, call, plain, [builder.extract_element(args[0], place)])
+            number = call(builder, [builder.extract_element(args[0], place), *args[1:]])
             found = builder.insert_element(found, number, place)
         return found
 
 
-for _plain in _ONE_BY_ONE:
-    _one_by_one(_plain)
+for _function in _ONE_BY_ONE:
+    _one_by_one(_function)
+_one_by_one(operator.pow, types.float64)
 _whole(math.sqrt, "sqrt")
 _whole(abs, "fabs")
 
@@ -254,4 +256,4 @@ def render() -> str:
     log2 = sp.log(2)
     exact = [log2, *(sp.Float(value, 40) * log2 ** (k + 2) for k, value in enumerate(exponential_coefficients()))]
     lines = [f"_P{k} = {float(sp.N(value, 40)):.17g}" for k, value in enumerate(exact)]
-    return BODY.replace("@COEFFICIENTS@", "\n".join(lines))
+    return BODY.replace("@COEFFICIENTS@", "\n".join(lines)).replace("@LANES@", str(LANES))

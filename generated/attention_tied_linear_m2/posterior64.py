@@ -6,7 +6,7 @@
 # sympy: 1.14.0
 # template: sha256 cf6659f1d7ac759b7503baf430dcdcb3a945781fe0f470a05f9ce23f6ac3bf03
 # fastmath: sha256 a30d852056745e4d63cf5ff25e4ebab3caa37160e89564af8ce24f246ca6b26b
-# lanes: sha256 44028460ff57143f596b02fbcd6f3c3497f3c00b83cb29cb3a98521c92a8043a
+# lanes: sha256 c55937105f5c33c8270bdef406ce3ae91f025cbd4b659a513c21db39e98d79fd
 """Tied linear attention, two tokens, rank 1: posterior moments of two layers, compiled loops."""
 
 import math

@@ -1,9 +1,12 @@
 """Vectors inside compiled loops: the arithmetic is that of numbers, and the exponential as good as theirs."""
 
+import math
+
 import numpy as np
 import pytest
 from numba import njit
 
+from attnlimits.derive.emit import runtime_lanes
 from attnlimits.generated import lanes
 
 
@@ -67,3 +70,51 @@ def test_operations_are_those_of_numbers(number, rng):
     wanted = (number + x * y - number / x) * -y / (1.0 + number * (x - number))
     # A product and a sum may be one operation with one rounding.
     np.testing.assert_allclose(out, np.where(x < y, wanted, number), rtol=1e-13)
+
+
+FUNCTIONS = {
+    "log": (0.1, 5.0), "log1p": (-0.5, 3.0), "expm1": (-2.0, 2.0), "erf": (-2.0, 2.0), "erfc": (-2.0, 2.0),
+    "sin": (-9.0, 9.0), "cos": (-9.0, 9.0), "tan": (-1.5, 1.5), "sinh": (-2.0, 2.0), "cosh": (-2.0, 2.0),
+    "tanh": (-2.0, 2.0), "asin": (-1.0, 1.0), "acos": (-1.0, 1.0), "atan": (-9.0, 9.0), "asinh": (-9.0, 9.0),
+    "acosh": (1.0, 9.0), "atanh": (-0.9, 0.9), "sqrt": (0.0, 9.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_lanes_are_those_of_numbers(name, rng):
+    function = getattr(math, name)
+
+    @njit
+    def apply(x, out):
+        lanes.store(out, 0, function(lanes.load(x, 0)))
+
+    x, out = rng.uniform(*FUNCTIONS[name], lanes.LANES), np.empty(lanes.LANES)
+    apply(x, out)
+    np.testing.assert_allclose(out, [function(value) for value in x], rtol=4e-16)
+
+
+@njit
+def _more(x, y, out):
+    a, b = lanes.load(x, 0), lanes.load(y, 0)
+    for place, value in enumerate(
+        (abs(a), abs(a) ** 0.25, lanes.exp_lanes(a), lanes.smaller(a, b), lanes.larger(a, b))
+    ):
+        lanes.store(out, lanes.LANES * place, value)
+
+
+def test_more_of_lanes_and_a_nan_stays(rng):
+    x, y = rng.normal(size=(2, lanes.LANES))
+    x[3] = np.nan
+    out = np.empty(5 * lanes.LANES)
+    _more(x, y, out)
+    kept = np.where(np.isnan(x), x, y)
+    for found, wanted in zip(
+        out.reshape(5, -1),
+        (abs(x), abs(x) ** 0.25, np.exp(x), np.fmin(x, y) + 0 * kept, np.fmax(x, y) + 0 * kept),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-15)
+
+
+def test_what_charts_print_has_as_many_lanes():
+    assert runtime_lanes.LANES == lanes.LANES

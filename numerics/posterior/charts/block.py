@@ -1,10 +1,6 @@
-"""Eight nodes on a chart at once: their coordinates, the indices there, and the sums of their moments.
+"""Eight nodes on a chart at once: the indices at their coordinates, and the sums of their moments."""
 
-Numbers of the nodes stand in flat arrays, those of all eight for one coordinate or entry after those for the one before
-(`generated.lanes`).
-"""
-
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -13,13 +9,13 @@ from numpy.typing import NDArray
 from ....generated.lanes import LANES, fill, load, store, where_less
 from ...arithmetic.references import INNER
 from .density import Target
-from .layout import Layout, complete_lanes_at
+from .layout import complete_lanes_at
+from .scratch import Block
 
 __all__ = [
     "Block",
     "add_moments",
     "energies",
-    "new_block",
     "no_sums",
     "set_indices",
     "set_means",
@@ -29,46 +25,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-
-
-class Block(NamedTuple):
-    """Numbers of eight nodes.
-
-    Attributes
-    ----------
-    z : ndarray, shape (F LANES,)
-        Coordinates.
-    work : ndarray, shape (F LANES,)
-        A number by coordinate.
-    entries : ndarray
-        Coordinates as a chart takes them, then the signs.
-    h, modes : ndarray, shape (P M LANES,)
-        Indices, and their modes over the tokens.
-    kept : ndarray, shape (LANES,)
-        1 for nodes that count, 0 for those that left the range of a variable.
-    weight : ndarray, shape (LANES,)
-        A number by node.
-    sums : ndarray, shape ((1 + k) LANES,)
-        Mass, sum of the modes and of their products, by lane.
-    """
-
-    z: Array
-    work: Array
-    entries: Array
-    h: Array
-    modes: Array
-    kept: Array
-    weight: Array
-    sums: Array
-
-
-def new_block(layout: Layout) -> Block:
-    """Arrays for one chart; coordinates are zero."""
-    tokens, free = len(layout.modes), layout.dimension
-    size = len(layout.free) * tokens
-    entries = len(layout.hidden) * tokens + len(layout.kinds) + layout.signs
-    counts = free, free, entries, size, size, 1, 1, 1 + size + size * (size + 1) // 2
-    return Block(*(np.zeros(count * LANES) for count in counts))
 
 
 @njit(cache=True, **INNER)
@@ -114,6 +70,12 @@ def energies(block: Block, target: Target) -> Any:
             own = load(modes, LANES * (p * tokens + k)) - omega[p, k]
             total = total + own * (value + 0.5 * precision[k, p, p] * own)
     return total
+
+
+@njit(cache=True, **INNER)
+def log_posteriors(block: Block, signs: Array, target: Target) -> Any:
+    """Logarithms of the posterior's density at the coordinates, up to log Z, as lanes; the modes are set."""
+    return set_indices(block, signs, target) + target.prior.log_norm - energies(block, target)
 
 
 @njit(cache=True, **INNER)

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from ...arithmetic.copies import copy_matrix
 from ...arithmetic.references import lend
 from .layout import CIRCLE, Layout, complete_at, from_output_at, read_at
+from .scratch import Scratch, new_scratch
 
 __all__ = [
     "Prior",
-    "Scratch",
     "Target",
     "energy",
     "log_posterior",
-    "new_scratch",
     "place",
     "plain_prior",
     "prior_of",
@@ -65,43 +64,6 @@ class Target(NamedTuple):
     omega: Array
     prior: Prior
     layout: Layout
-
-
-class Scratch(NamedTuple):
-    """Arrays that every node and every step to a peak uses anew.
-
-    Attributes
-    ----------
-    entries : ndarray
-        Coordinates as a chart takes them.
-    told : ndarray
-        Variables and signs as it gives them.
-    h, modes, moved, middle : ndarray, shape (P, M)
-        Indices, their modes over the tokens, a product, and modes at the middle of a difference.
-    z, signs, data, work : ndarray
-        Coordinates, signs, what an output fixes, and numbers by coordinate.
-    gradient, trial : ndarray, shape (F,)
-    tangent : ndarray, shape (P, M, F)
-        Derivatives of the modes.
-    hessian, covariance, factor : ndarray, shape (F, F)
-    """
-
-    entries: Array
-    told: Array
-    h: Array
-    modes: Array
-    moved: Array
-    middle: Array
-    z: Array
-    signs: Array
-    data: Array
-    work: Array
-    gradient: Array
-    trial: Array
-    tangent: Array
-    hessian: Array
-    covariance: Array
-    factor: Array
 
 
 def with_noise(layout: Layout, omega: Array, covariance: Array) -> tuple[Array, Array]:
@@ -155,30 +117,6 @@ def plain_prior(covariance: Array, tokens: int) -> Prior:
     precision = np.ascontiguousarray(np.broadcast_to(np.linalg.inv(covariance), (tokens, size, size)))
     empty = np.zeros((tokens, 0, 0))
     return Prior(precision, empty, empty, log_norm, 0.0, none, none)
-
-
-def new_scratch(layout: Layout) -> Scratch:
-    """Arrays for one chart."""
-    shape, free, variables = (len(layout.free), len(layout.modes)), layout.dimension, len(layout.kinds)
-    vector, square = (free,), (free, free)
-    return Scratch(
-        entries=np.empty(len(layout.hidden) * shape[1] + variables + layout.signs),
-        told=np.empty(variables + layout.signs),
-        h=np.empty(shape),
-        modes=np.empty(shape),
-        moved=np.empty(shape),
-        middle=np.empty(shape),
-        z=np.empty(vector),
-        signs=np.empty(layout.signs),
-        data=np.empty(layout.data),
-        work=np.empty(vector),
-        gradient=np.empty(vector),
-        trial=np.empty(vector),
-        tangent=np.empty((*shape, free)),
-        hessian=np.empty(square),
-        covariance=np.empty(square),
-        factor=np.empty(square),
-    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

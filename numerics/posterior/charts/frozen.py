@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from ....generated.lanes import LANES, store
 from ...arithmetic.references import INNER, lend, reference
-from .block import Block, energies, new_block, set_indices
-from .density import Prior, Scratch, Target, new_scratch
+from .block import energies, set_indices
+from .density import Prior, Target
 from .intensity import intensities
 from .mixture import Broad, Mixture, fit_broad, new_broad, new_mixture, set_signs
 from .peaks import Peaks, new_peaks
 from .points import Points
 from .sampler import draw_node
+from .scratch import Scratch, new_scratch
 from .seeking import Search, seek_peaks
 
 __all__ = ["Frozen", "Weighed", "freeze", "heavy_nodes", "weigh"]
@@ -92,9 +93,7 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
     layout, (most, shape) = target.layout, (2 * int(counts[0] + counts[1]) << target.layout.signs, target.omega.shape)
     peaks, made = new_peaks(_PEAKS, layout.dimension), _Made(np.empty((most, *shape)), *np.empty((2, most)))
     lent = lend(Target(target.data, target.omega, lend(target.prior), lend(layout)))
-    work = _Work(
-        lend(new_scratch(layout)), lend(peaks), lend(new_broad(layout)), lend(new_block(layout)), *np.empty((3, LANES))
-    )
+    work = _Work(lend(new_scratch(layout)), lend(peaks), lend(new_broad(layout)), *np.empty((3, LANES)))
     fit_broad(lent, search.root, search.draws, work.scratch, work.broad)
     images = seek_peaks(lend(search), lent, work.scratch, work.peaks)
     first, kept = _draw(counts, images, lend(points), lent, lend(work), lend(made))
@@ -116,7 +115,6 @@ class _Work(NamedTuple):
     scratch: Scratch
     peaks: Peaks
     broad: Broad
-    block: Block
     densities: Array
     bases: Array
     energies: Array
@@ -139,7 +137,7 @@ def _draw(
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _draw_set(points: Points, mixture: Mixture, target: Target, work: _Work, made: _Made, kept: int) -> int:
     """Draw one set of nodes, after those that are kept; return how many are."""
-    block, signs, modes = work.block, work.scratch.signs, work.block.modes
+    block, signs, modes = work.scratch.block, work.scratch.signs, work.scratch.block.modes
     log_base, log_weight, all_modes = made.log_base, made.log_weight, made.modes
     indices, tokens = target.omega.shape
     last = mixture.from_prior + mixture.from_peaks

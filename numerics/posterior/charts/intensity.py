@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from ....generated.lanes import LANES, exp2_fast, fill, load, nearest, store
 from ...arithmetic.references import INNER
 from ..student import freedom
-from .block import Block
 from .density import Target
 from .layout import CIRCLE, LINE, Layout
 from .mixture import BROAD_FREEDOM, Broad, Mixture
 from .peaks import Peaks
+from .scratch import Block
 
 __all__ = ["intensities"]
 
@@ -57,7 +57,7 @@ def _broad_parts(block: Block, layout: Layout, broad: Broad) -> Any:
 @njit(cache=True, **INNER)
 def _peak_parts(block: Block, image: int, peaks: Peaks, layout: Layout) -> Any:
     """Density of a peak over that at its centre."""
-    kinds, centre, inverse, work = layout.kinds, peaks.centre, peaks.inverse, block.work
+    kinds, centre, factor, work = layout.kinds, peaks.centre, peaks.factor, block.work
     size = centre.shape[1]
     first, square = size - len(kinds), fill(0.0)
     for j in range(size):
@@ -65,9 +65,10 @@ def _peak_parts(block: Block, image: int, peaks: Peaks, layout: Layout) -> Any:
         if j >= first and kinds[j - first] == CIRCLE:
             away = away - _TURN * nearest(away * (1 / _TURN))
         store(work, LANES * j, away)
+    for j in range(size):
         value = fill(0.0)
-        for k in range(j + 1):
-            value = value + inverse[image, j, k] * load(work, LANES * k)
+        for k in range(j, size):
+            value = value + factor[image, k, j] * load(work, LANES * k)
         square = square + value * value
     nu = freedom(size)
     base = 1.0 + square * (1.0 / nu)

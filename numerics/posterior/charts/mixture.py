@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ....generated.lanes import LANES
 from ...arithmetic.references import INNER
 from ..student import freedom, set_lower_inverse
-from .density import Scratch, Target, log_posterior, read, wrapped
+from .density import Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
 from .peaks import Peaks, find_peak, keep_peak, log_student_norm
+from .scratch import Scratch
 
 __all__ = [
     "BROAD_FREEDOM",
@@ -179,26 +180,27 @@ def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: A
     kinds, centre, factor = layout.kinds, peaks.centre, peaks.factor
     first, square = len(z) - len(kinds), 0.0
     for j in range(len(z)):
-        value = z[j] - centre[image, j]
+        work[j] = z[j] - centre[image, j]
         if j >= first:
-            value = wrapped(value, kinds[j - first])
-        for k in range(j):
-            value -= factor[image, j, k] * work[k]
-        work[j] = value / factor[image, j, j]
-        square += work[j] * work[j]
+            work[j] = wrapped(work[j], kinds[j - first])
+    for j in range(len(z)):
+        value = 0.0
+        for k in range(j, len(z)):
+            value += factor[image, k, j] * work[k]
+        square += value * value
     return square
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_peak(z: Array, lane: int, normal: Array, tail: float, image: int, peaks: Peaks, layout: Layout) -> bool:
     """Coordinates of a node from a peak; False where a variable leaves its range, which no node does."""
-    kinds, centre, factor = layout.kinds, peaks.centre, peaks.factor
+    kinds, centre, inverse = layout.kinds, peaks.centre, peaks.inverse
     size, inside = centre.shape[1], True
     first = size - len(kinds)
     for j in range(size):
         value = 0.0
-        for k in range(j + 1):
-            value += factor[image, j, k] * normal[k]
+        for k in range(j, size):
+            value += inverse[image, k, j] * normal[k]
         value *= tail
         place = centre[image, j] + value
         z[LANES * j + lane] = place

@@ -7,10 +7,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...arithmetic.copies import copy_matrix, copy_vector
+from ....generated.lanes import LANES, store
+from ...arithmetic.copies import copy_vector
 from ...arithmetic.references import INNER
-from ..student import set_inverse, set_lower_factor
-from .density import Scratch, Target, log_posterior
+from ..student import set_lower_factor
+from .block import log_posteriors
+from .density import Target, log_posterior
+from .scratch import Scratch
 
 __all__ = ["Peaks", "find_peak", "keep_peak", "log_student_norm", "new_peaks"]
 
@@ -23,7 +26,7 @@ _DIFFERENCE = 1e-6
 # Multiples of it that are tried in turn next to the edge of where the density is finite.
 _NEAR_EDGES = (1.0, -1.0, 1e-4, -1e-4)
 # Gain of a step below which it was the last one; least share of a variance that is left by rounding.
-_SMALL, _LEAST = 0.01, 1e-12
+_SMALL, _LEAST = 0.1, 1e-12
 
 
 class Peaks(NamedTuple):
@@ -32,16 +35,14 @@ class Peaks(NamedTuple):
     Attributes
     ----------
     centre : ndarray, shape (peaks, F)
-    factor : ndarray, shape (peaks, F, F)
-        Lower factors of the scale matrices.
-    inverse : ndarray, shape (peaks, F, F)
-        Inverses of the factors.
+    factor, inverse : ndarray, shape (peaks, F, F)
+        Lower factors L of the inverse scale matrices, and their inverses: points of a peak are centre + L^{-T} x.
     height : ndarray, shape (peaks,)
         Log-density at the centre.
     share : ndarray, shape (peaks,)
         Part of the nodes of the peaks.
     log_det : ndarray, shape (peaks,)
-        Of the factors.
+        Of L^{-T}.
     top : ndarray, shape (peaks,)
         Intensity of nodes at the centre, in units of the largest.
     """
@@ -70,52 +71,86 @@ def log_student_norm(nu: int, dimension: int) -> float:
     return math.lgamma(0.5 * (nu + dimension)) - math.lgamma(0.5 * nu) - 0.5 * dimension * math.log(math.pi * nu)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, **INNER)
 def _set_slopes(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
     """Set the gradient of minus the log-density and the derivatives of the modes of h by z; return the former."""
-    value = -log_posterior(z, signs, target, scratch)
-    modes, middle, gradient, tangent = scratch.modes, scratch.middle, scratch.gradient, scratch.tangent
-    copy_matrix(modes, middle)
+    gradient, value = scratch.gradient, np.nan
     for j in range(len(z)):
-        kept = z[j]
-        step = 0.0
-        for times in _NEAR_EDGES:
-            step = times * _DIFFERENCE * (1.0 + abs(kept))
-            z[j] = kept + step
-            gradient[j] = (-log_posterior(z, signs, target, scratch) - value) / step
-            if math.isfinite(gradient[j]):
-                break
+        gradient[j] = np.nan
+    for times in _NEAR_EDGES:
+        for first in range(0, len(z) + 1, LANES):
+            value = _set_differences(z, first, times * _DIFFERENCE, value, signs, target, scratch)
+        missing = False
+        for j in range(len(z)):
+            missing |= not math.isfinite(gradient[j])
+        if not missing:
+            break
+    return value
+
+
+@njit(cache=True, **INNER)
+def _set_differences(
+    z: Array, first: int, step: float, value: float, signs: Array, target: Target, scratch: Scratch
+) -> float:
+    """Set slopes that are not known yet by eight of the points: the first of all is z, others have a coordinate moved.
+
+    Returns
+    -------
+    float
+        Minus the log-density at z; `value` where the first point is not among these.
+    """
+    block, middle, gradient, tangent = scratch.block, scratch.middle, scratch.gradient, scratch.tangent
+    height, modes, tokens = block.weight, block.modes, middle.shape[1]
+    for j in range(len(z)):
+        for lane in range(LANES):
+            block.z[LANES * j + lane] = z[j]
+    for lane in range(LANES):
+        j = first + lane - 1
+        if 0 <= j < len(z):
+            block.z[LANES * j + lane] += step * (1.0 + abs(z[j]))
+    store(height, 0, log_posteriors(block, signs, target))
+    if first == 0:
+        value = -height[0]
         for p in range(middle.shape[0]):
-            for k in range(middle.shape[1]):
-                tangent[p, k, j] = (modes[p, k] - middle[p, k]) / step
-        z[j] = kept
+            for k in range(tokens):
+                middle[p, k] = modes[LANES * (p * tokens + k)]
+    for lane in range(LANES):
+        j = first + lane - 1
+        if not 0 <= j < len(z) or math.isfinite(gradient[j]):
+            continue
+        moved = step * (1.0 + abs(z[j]))
+        gradient[j] = (-height[lane] - value) / moved
+        for p in range(middle.shape[0]):
+            for k in range(tokens):
+                tangent[p, k, j] = (modes[LANES * (p * tokens + k) + lane] - middle[p, k]) / moved
     return value
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_curvature(tangent: Array, precision: Array, row: Array, out: Array) -> None:
-    """Set the Hessian of the Gaussian's exponent along the tangent."""
+    """Set the lower half of the Hessian of the Gaussian's exponent along the tangent."""
     indices, tokens, free = tangent.shape
     for i in range(free):
-        for j in range(free):
+        for j in range(i + 1):
             out[i, j] = 0.0
     for k in range(tokens):
         for p in range(indices):
             for j in range(free):
                 row[j] = 0.0
             for i in range(indices):
-                for j in range(free):
-                    row[j] += precision[k, p, i] * tangent[i, k, j]
+                if precision[k, p, i] != 0.0:
+                    for j in range(free):
+                        row[j] += precision[k, p, i] * tangent[i, k, j]
             for i in range(free):
-                for j in range(free):
+                for j in range(i + 1):
                     out[i, j] += tangent[p, k, i] * row[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_local(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple[bool, float]:
-    """Whether all is finite at z; minus the log-density there. Its gradient and its covariance are set.
+    """Whether all is finite at z; minus the log-density there. Its gradient and a factor of its precision are set.
 
-    The covariance is that of the Gaussian along the tangent.
+    The precision is that of the Gaussian along the tangent.
     """
     value = _set_slopes(z, signs, target, scratch)
     gradient, hessian = scratch.gradient, scratch.hessian
@@ -124,22 +159,28 @@ def _set_local(z: Array, signs: Array, target: Target, scratch: Scratch) -> tupl
     for j in range(len(z)):
         hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
         total += gradient[j]
-        for i in range(len(z)):
-            total += hessian[i, j]
+        for i in range(j + 1):
+            total += hessian[j, i]
     fine = math.isfinite(total)  # as all that it is the sum of
     if fine:
-        set_inverse(hessian, scratch.covariance)
+        set_lower_factor(hessian, _LEAST, scratch.factor)
     return fine, value
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _stepped(z: Array, value: float, signs: Array, target: Target, scratch: Scratch) -> float:
     """Move z by the longest of some steps downhill that lowers the value; return how much lower it is."""
-    covariance, gradient, move, trial = scratch.covariance, scratch.gradient, scratch.work, scratch.trial
+    factor, gradient, move, trial = scratch.factor, scratch.gradient, scratch.work, scratch.trial
     for i in range(len(z)):
-        move[i] = 0.0
-        for j in range(len(z)):
-            move[i] -= covariance[i, j] * gradient[j]
+        total = -gradient[i]
+        for j in range(i):
+            total -= factor[i, j] * move[j]
+        move[i] = total / factor[i, i]
+    for i in range(len(z) - 1, -1, -1):
+        total = move[i]
+        for j in range(i + 1, len(z)):
+            total -= factor[j, i] * move[j]
+        move[i] = total / factor[i, i]
     for halving in range(_HALVINGS):
         for i in range(len(z)):
             trial[i] = z[i] + move[i] * 0.5**halving
@@ -161,9 +202,9 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
     height : float
         Log-density there.
     factor : ndarray, shape (F, F)
-        Lower factor of the covariance of the Gaussian along the tangent, in `scratch`.
+        Lower factor of the precision of the Gaussian along the tangent, in `scratch`.
     """
-    fine, value, gain, covariance = True, np.inf, np.inf, scratch.covariance
+    fine, value, gain, factor = True, np.inf, np.inf, scratch.factor
     for step in range(_STEPS + 1):
         fine, value = _set_local(z, signs, target, scratch)
         if not fine or gain < _SMALL or step == _STEPS:
@@ -171,14 +212,7 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
         gain = _stepped(z, value, signs, target, scratch)
         if not gain > 0.0:
             break
-    total, factor = 0.0, scratch.factor
-    for i in range(len(z)):
-        for j in range(len(z)):
-            total += covariance[i, j]
-    if not (fine and math.isfinite(total)):
-        return False, -np.inf, factor
-    set_lower_factor(covariance, _LEAST, factor)
-    return True, -value, factor
+    return fine, -value if fine else -np.inf, factor
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -187,7 +221,7 @@ def keep_peak(peaks: Peaks, place: int, z: Array, height: float, factor: Array) 
     centre, factors, log_det = peaks.centre, peaks.factor, 0.0
     for i in range(len(z)):
         centre[place, i] = z[i]
-        log_det += math.log(factor[i, i])
+        log_det -= math.log(factor[i, i])
         for j in range(len(z)):
             factors[place, i, j] = factor[i, j]
     peaks.height[place] = height

@@ -14,18 +14,15 @@ from ....generated.lanes import LANES, exp2_fast, fill, where_less
 from ...arithmetic.references import INNER, lend, reference
 from ..pieces import PIECES
 from .block import (
-    Block,
     add_moments,
-    energies,
-    new_block,
+    log_posteriors,
     no_sums,
-    set_indices,
     set_means,
     take_sums,
     total_of,
     without_bad,
 )
-from .density import Prior, Scratch, Target, new_scratch, read
+from .density import Prior, Target, read
 from .intensity import intensities
 from .layout import Layout
 from .mixture import (
@@ -42,6 +39,7 @@ from .mixture import (
 )
 from .peaks import Peaks, new_peaks
 from .points import Points
+from .scratch import Block, Scratch, new_scratch
 
 __all__ = ["Nodes", "Outputs", "Sums", "draw_node", "posterior_sums"]
 
@@ -117,7 +115,6 @@ class _Work(NamedTuple):
     scratch: Scratch
     peaks: Peaks
     broad: Broad
-    block: Block
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -146,12 +143,12 @@ def draw_node(
 @njit(cache=True, **INNER)
 def _add_nodes(count: int, mixture: Mixture, log_scale: float, target: Target, work: _Work) -> float:
     """Add the nodes at the coordinates, with every choice of the signs, to so many sums; return the squared weights."""
-    block, signs = work.block, work.scratch.signs
+    block, signs = work.scratch.block, work.scratch.signs
     inverse = 1.0 / intensities(block, mixture, target)
     squares = fill(0.0)
     for number in range(1 << len(signs)):
         set_signs(number, signs)
-        heights = set_indices(block, signs, target) + target.prior.log_norm - energies(block, target)
+        heights = log_posteriors(block, signs, target)
         weight = inverse * exp2_fast((heights - (log_scale + mixture.log_unit)) * _LOG2_E)
         # Powers are of finite numbers.
         weight = where_less(-np.inf, heights, where_less(heights, np.inf, weight, 0.0), 0.0)
@@ -185,7 +182,6 @@ def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, la
         lend(new_scratch(layout)),
         lend(new_peaks(len(outputs.flips), layout.dimension)),
         lend(new_broad(layout)),
-        lend(new_block(layout)),
     )
     _set_sums(lend(outputs), root, lend(nodes), lend(work), lend(sums))
 
@@ -193,7 +189,7 @@ def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, la
 @njit(cache=True, nogil=True, error_model="numpy")
 def _set_sums(outputs: Outputs, root: Array, nodes: Nodes, work: _Work, sums: Sums) -> None:
     """Add to sums that are zero."""
-    layout, scratch, peaks, broad, block = work.layout, work.scratch, work.peaks, work.broad, work.block
+    layout, scratch, peaks, broad, block = work.layout, work.scratch, work.peaks, work.broad, work.scratch.block
     log_scale, heights, points = sums.log_scale, peaks.height, nodes.points
     each = (nodes.counts[0] + nodes.counts[1]) // PIECES
     for i in range(len(outputs.truth)):

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from ...arithmetic.copies import copy_matrix, copy_vector
 from ...arithmetic.references import INNER
-from .density import Scratch, Target, log_posterior, read
+from .density import Target, log_posterior, read
 from .layout import Layout
 from .mixture import set_shares, set_signs, squared_distance
 from .peaks import Peaks, find_peak, keep_peak
+from .scratch import Scratch
 
 __all__ = ["Search", "seek_peaks"]
 
@@ -77,7 +78,7 @@ def _keep(peaks: Peaks, found: int, z: Array, height: float, factor: Array, scra
     """Keep a peak that is none of those found, or in the place of the smallest; return how many there are."""
     heights, log_dets, log_det = peaks.height, peaks.log_det, 0.0
     for j in range(len(z)):
-        log_det += math.log(factor[j, j])
+        log_det -= math.log(factor[j, j])
     place, least = found, height + log_det
     for image in range(found):
         if squared_distance(z, image, peaks, layout, scratch.work) < _SAME * len(z):

@@ -7,11 +7,12 @@ from attnlimits.numerics.arithmetic.references import lend
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.model.charts import chart_of
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.posterior.charts.density import Target, log_posterior, new_scratch, prior_of, read, with_noise
+from attnlimits.numerics.posterior.charts.density import Target, log_posterior, prior_of, read, with_noise
 from attnlimits.numerics.posterior.charts.layout import constants_of, layout_of, token_modes
 from attnlimits.numerics.posterior.charts.mixture import place_peaks
 from attnlimits.numerics.posterior.charts.peaks import find_peak, new_peaks
 from attnlimits.numerics.posterior.charts.posterior import ChartPosterior, sign_flips
+from attnlimits.numerics.posterior.charts.scratch import new_scratch
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
 

@@ -8,9 +8,10 @@ from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutp
 from attnlimits.numerics.model.charts import chart_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import require
-from attnlimits.numerics.posterior.charts.density import new_scratch, place, read
+from attnlimits.numerics.posterior.charts.density import place, read
 from attnlimits.numerics.posterior.charts.layout import constants_of, layout_of
 from attnlimits.numerics.posterior.charts.outputs import output_data
+from attnlimits.numerics.posterior.charts.scratch import new_scratch
 
 
 @pytest.mark.parametrize(
