@@ -36,8 +36,8 @@ _MOST_TIMES, _SHARE, _LARGE_SHARE = 4, 0.8, 0.9
 _ROUNDS = 2
 # Standard error of the changes of averages, over that of what they are, from which on they are taken by more points.
 _CHANGE = 0.5
-# Nodes that take as long as what an output takes beside its nodes: 50 to 140 on charts, 330 of deep layers.
-_BESIDE = 128
+# Nodes that take as long as what an output takes beside its nodes: 150 to 330 on charts, 330 of deep layers.
+_BESIDE = 256
 
 
 class Fineness(NamedTuple):
