@@ -19,7 +19,7 @@ from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from ..posterior.pieces import SETS
 from .averages import Averages, ChannelBase, matrix_root
 from .operator import Operator, operator_of_normals, turn_of
-from .pieces import LINEAR, debiased_average, linear, product, stated
+from .pieces import LINEAR, debiased_average, linear, product, rows_product, stated
 from .structure import Entries, structure
 
 __all__ = ["ChartChannel", "OutputPosterior"]
@@ -100,7 +100,7 @@ class ChartChannel(ChannelBase):
         self.layers = tuple(range(model.indices))
         self.structure = structure(model)
         self.share = 1 / model.heads**2
-        self._replicas = len(points)
+        self._replicas, self._nodes = len(points), nodes
         normals = np.concatenate(points).reshape(sum(map(len, points)), -1, model.tokens)
         self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)
         self._posterior = self.posterior(model, nodes, len(points[0]), len(points), rng, workers)
@@ -206,7 +206,7 @@ class ChartChannel(ChannelBase):
         if value[0].std() < _NARROW:
             # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
             controls.append(linear([np.exp(-value) - 1 for value in values]))
-        of_each, orders = debiased_average(value, controls, self._replicas)
+        of_each, orders = debiased_average(value, controls, self._replicas, self._nodes)
         return of_each, float(stated(orders))
 
     def _moments(self, q: Array) -> "_Sampled":
@@ -235,7 +235,7 @@ class ChartChannel(ChannelBase):
         The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to H^2 times the mean.
         """
         products = [product([x[:, i] for x in scores.first], [x[:, j] for x in scores.first]) for i, j in entries]
-        of_each, left = debiased_average(np.mean(products, axis=0), controls, self._replicas)
+        of_each, left = debiased_average(np.mean(products, axis=0), controls, self._replicas, self._nodes)
         times = self.model.heads**2
         return times * of_each, times * left
 
@@ -297,9 +297,9 @@ class ChartChannel(ChannelBase):
             turn = turn_of(basis[s], basis[t], tokens)
             turned = [part @ turn for part in parts]
             value = product(turned, parts)
-            crossed = linear([(part * true).sum(axis=1) for part in turned[:LINEAR]])
-            known = ((true @ turn) * true).sum(axis=1) - operator_of_normals(basis[s], basis[t], tokens)
-            of_each, left = debiased_average(value, [value - crossed, known], self._replicas)
+            crossed = linear([rows_product(part, true) for part in turned[:LINEAR]])
+            known = rows_product(true @ turn, true) - operator_of_normals(basis[s], basis[t], tokens)
+            of_each, left = debiased_average(value, [value - crossed, known], self._replicas, self._nodes)
             table[:, s, t] = table[:, t, s] = of_each
             bias[s, t] = bias[t, s] = stated(left)
         times = self.model.heads**2
@@ -309,18 +309,18 @@ class ChartChannel(ChannelBase):
 def _scores(found: _Sampled) -> _Scores:
     """First and second derivatives of the density of the output by omega, over it."""
     _, omega, precision, moments = found
-    squares = []
+    squares, both = [], np.kron(precision, precision)
     for k, mean in enumerate(moments.mean[:LINEAR]):
-        crossed = np.einsum("nim,nkm->nik", mean, omega)
-        square = moments.square(k) - crossed - crossed.transpose(0, 2, 1)
-        square += np.einsum("nim,nkm->nik", omega, omega)
-        squares.append(precision @ square @ precision - omega.shape[2] * precision)
+        # (h - omega)(h - omega)^T = h h^T - a omega^T - omega a^T, a = h - omega/2.
+        square = moments.square(k) - 2 * _symmetric(mean - 0.5 * omega, omega)
+        turned = square.reshape(len(square), -1) @ both
+        squares.append(turned.reshape(square.shape) - omega.shape[2] * precision)
     return _Scores([precision @ (mean - omega) for mean in moments.mean], squares)
 
 
 def _symmetric(a: Array, b: Array) -> Array:
     """sum_m a_m b_m^T, symmetrised, of each output."""
-    both = np.einsum("nim,njm->nij", a, b)
+    both = a @ b.transpose(0, 2, 1)
     return np.asarray(0.5 * (both + both.transpose(0, 2, 1)))
 
 

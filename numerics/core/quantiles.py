@@ -1,10 +1,15 @@
 """Quantiles of laws by scipy.special: scipy.stats, which has them by name, takes half a second to load."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, ndtr
 
-__all__ = ["chi_squared_quantile"]
+__all__ = ["at_normals", "chi_squared_quantile"]
+
+# Spacing of a table over normal numbers, and where it ends: beyond is less than one of 2^32 draws.
+_SPACING, _END = 2.0**-11, 6.3
 
 
 def chi_squared_quantile(probability: ArrayLike, freedom: float) -> NDArray[np.float64]:
@@ -27,3 +32,29 @@ def chi_squared_quantile(probability: ArrayLike, freedom: float) -> NDArray[np.f
     7.8147
     """
     return np.asarray(2 * gammaincinv(freedom / 2, probability))
+
+
+def at_normals(quantile: Callable[[NDArray[np.float64]], NDArray[np.float64]], z: ArrayLike) -> NDArray[np.float64]:
+    """Quantile function of a law at the probabilities of normal numbers, from a table: where very many are drawn.
+
+    Relative errors are of the square of the spacing, 1e-7, which moves draws by as much and no average by more.
+
+    Parameters
+    ----------
+    quantile : callable
+        Of an array of probabilities.
+    z : array_like
+        Up to 6.3 in size.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of `z`.
+
+    Examples
+    --------
+    >>> print(f"{at_normals(lambda p: chi_squared_quantile(p, 3), 1.6448536):.4f}")
+    7.8147
+    """
+    grid = np.arange(-_END, _END + _SPACING, _SPACING)
+    return np.asarray(np.interp(z, grid, quantile(ndtr(grid))))

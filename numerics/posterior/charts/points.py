@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from ...core.quantiles import chi_squared_quantile
+from ...core.quantiles import at_normals, chi_squared_quantile
 from ...quadrature.sobol import shifted, sobol
 from ..pieces import PIECES
 from ..student import freedom
@@ -65,14 +65,15 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
         uniform = shifted(uniform, shifts, rng).reshape(pairs, 2, shifts, nodes, size + 1).swapaxes(1, 2)
     pairs *= shifts
     uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(pairs, 2, nodes, size + 1)
+    normal = ndtri(uniform)
     broad = uniform[..., size - len(layout.kinds) : size].copy()
     for j, kind in enumerate(layout.kinds):
         if kind == LINE:
-            broad[..., j] = stdtrit(BROAD_FREEDOM, broad[..., j])
+            broad[..., j] = at_normals(lambda p: stdtrit(BROAD_FREEDOM, p), normal[..., size - len(layout.kinds) + j])
     return Points(
-        np.ascontiguousarray(ndtri(uniform[..., :size])),
+        np.ascontiguousarray(normal[..., :size]),
         np.ascontiguousarray(broad),
-        np.ascontiguousarray(np.sqrt(nu / chi_squared_quantile(uniform[..., size], nu))),
+        np.ascontiguousarray(at_normals(lambda p: np.sqrt(nu / chi_squared_quantile(p, nu)), normal[..., size])),
         _levels(starts.swapaxes(1, 2).reshape(pairs, 2, PIECES), nodes),
     )
 
