@@ -125,6 +125,7 @@ _AVERAGES = (
     TWO_LAYER_QUADRATURE,
     DEEP_QUADRATURE,
     Route("evolve", "outputs sampled, posterior by quadrature", kinds.two_by_two, "monte-carlo"),
+    CHART,
     SAMPLED_LAYERS,
 )
 
@@ -142,15 +143,14 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "hidden layer",
         "growth at fixed points of sampled averages",
-        lambda model: kinds.deep(model) and any(route.serves(model) for route in (*_AVERAGES, CHART)),
+        lambda model: kinds.deep(model) and any(route.serves(model) for route in _AVERAGES),
         "monte-carlo",
         "sampled, about 2 digits",
     ),
     Route("enclosure", "interval arithmetic", kinds.two_softmax, "rigorous", "0.3 <= c <= 10, 0.1 <= beta <= 10"),
     *_AVERAGES,
-    CHART,
-    *_verb("curve", *_AVERAGES, CHART),
-    *_verb("free energy", *_AVERAGES, CHART, LINK),
+    *_verb("curve", *_AVERAGES),
+    *_verb("free energy", *_AVERAGES, LINK),
     Route("denoise", "two points of one layer", kinds.one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", kinds.two_by_two, "estimated"),
     _BRANCHES,

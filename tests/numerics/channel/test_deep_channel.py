@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, matrix_root
+from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
@@ -200,9 +201,10 @@ def test_more_nodes_take_the_bias_away() -> None:
 
 def test_dispatch() -> None:
     rng = np.random.default_rng(0)
-    for model in (THREE, Network(2, 3), Network(4, activation="linear")):
+    kinds = ((THREE, DeepChannel), (Network(2, 3), ChartChannel), (Network(4, activation="linear"), DeepChannel))
+    for model, kind in kinds:
         found = channel(model, samples=2, replicas=2, rng=rng, workers=1, nodes=64)
-        assert isinstance(found, DeepChannel) and found.layers == tuple(range(model.layers))
+        assert isinstance(found, kind) and found.layers == tuple(range(model.layers))
     assert isinstance(channel(Network(), samples=2, replicas=2, rng=rng, workers=1), TwoLayers)
 
 

@@ -85,8 +85,8 @@ def test_the_preferred_route_is_the_first():
     assert [route.name for route in serving("evolve", Network())] == [
         "quadrature over two layers",
         "outputs sampled, posterior by quadrature",
-        "sampled posterior",
         "posterior sampled on a chart",
+        "sampled posterior",
     ]
     assert require("evolve", Network(1, 3, 2)).how == "monte-carlo"
     assert require("gamp", Network(1, 2, tied=False)).name == "fibre of one untied layer"
