@@ -25,7 +25,7 @@ class Anchor(NamedTuple):
     many, few : Averages
         The many may have more randomisations than the few.
     points : float
-        How many the many are; of a former anchor, how many they are worth at a later one.
+        How many the many are.
     """
 
     at: Array
@@ -33,9 +33,16 @@ class Anchor(NamedTuple):
     few: Averages
     points: float
 
+    def worth(self, last: "Anchor") -> float:
+        """Points of mean square as large at a later anchor: with the scatter of the change from here, and the bias."""
+        known = _known(self, last.at)
+        added = _ratio(standard_error(last.few.g - self.few.g), self.many.g)[known].max(initial=0.0)
+        off = _ratio(self.many.bias, self.many.g)[known].max(initial=0.0)
+        return float(self.points / (1 + added**2 + off**2))
+
 
 class Corrected(ChannelBase):
-    """G(q) = G_few(q) + mean of G_many(a) - G_few(a) over anchors a, which count by their points.
+    """G(q) = G_few(q) + mean of G_many(a) - G_few(a) over anchors a, which count by what their points are worth.
 
     Over the errors of a fixed point the few points know well how averages change, and badly what they are. G(q) has the
     scatter of the mean over the anchors and of the change from there, which are independent. Growth rates are corrected
@@ -52,23 +59,15 @@ class Corrected(ChannelBase):
         self.model, self.layers, self.sampled = few.model, few.layers, few.sampled
         self.smooth, self.share, self.rounding = few.smooth, few.share, few.rounding
         self._few, self.anchors = few, tuple(anchors)
+        self._worth = [one.worth(self.anchors[-1]) for one in self.anchors]
 
     def by(self, few: Channel) -> "Corrected":
         """The same with other points that the changes are known by."""
         return Corrected(few, [Anchor(one.at, one.many, few(one.at), one.points) for one in self.anchors])
 
     def anchored(self, at: Array, many: Averages, points: float) -> "Corrected":
-        """The same with one more anchor; others count less where the change from them scatters, and by their bias."""
-        anchor = Anchor(at, many, self._few(at), points)
-        before = []
-        for one in self.anchors:
-            known = _known(one, anchor.at)
-            added = _ratio(anchor.few.g - one.few.g, one.many.g)[known].max(initial=0.0)
-            # Ratios of few nodes are off by much more than those of many.
-            off = (one.many.bias / np.where(many.bias > 0, many.bias, math.inf))[known].max(initial=1.0)
-            points = one.points / (1 + float(added) ** 2) / float(off) ** 2
-            before.append(Anchor(one.at, one.many, one.few, points))
-        return Corrected(self._few, (*before, anchor))
+        """The same with one more anchor."""
+        return Corrected(self._few, (*self.anchors, Anchor(at, many, self._few(at), points)))
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -91,7 +90,7 @@ class Corrected(ChannelBase):
         if not self.anchors:
             return there
         shares, change = self._changed(q, there)
-        silent = _shares(self.anchors, [_growing(one, there) for one in self.anchors])
+        silent = _shares(self._worth, [_growing(one, there) for one in self.anchors])
         bias = np.asarray(sum(share * one.many.bias for one, share in zip(self.anchors, shares, strict=True)))
         moved, growth_bias = there.growth.copy(), np.zeros(len(q))
         rates = []
@@ -120,7 +119,7 @@ class Corrected(ChannelBase):
 
     def _changed(self, q: Array, there: Averages) -> tuple[Array, Array]:
         """Shares of the anchors, and what the few, which are `there` at q, change by from them."""
-        shares, change = _shares(self.anchors, [_known(one, q) for one in self.anchors]), there.g.copy()
+        shares, change = _shares(self._worth, [_known(one, q) for one in self.anchors]), there.g.copy()
         for one, share in zip(self.anchors, shares, strict=True):
             change -= share * one.few.g
         return shares, change
@@ -187,14 +186,14 @@ def _growing(anchor: Anchor, there: Averages) -> Mask:
     return np.asarray(np.all([np.isfinite(one).all(axis=0) for one in rates], axis=0), np.bool_)
 
 
-def _shares(anchors: Sequence[Anchor], counts: Sequence[Mask]) -> Array:
-    """Shares of the points of anchors where they count; zero where none does."""
-    points = np.array([one.points * where for one, where in zip(anchors, counts, strict=True)])
+def _shares(worth: Sequence[float], counts: Sequence[Mask]) -> Array:
+    """Shares of anchors of this worth where they count; zero where none does."""
+    points = np.array([one * where for one, where in zip(worth, counts, strict=True)])
     total = points.sum(axis=0)
     return np.asarray(points / np.where(total > 0, total, 1.0), np.float64)
 
 
-def _ratio(change: Array, many: Array) -> Array:
-    """Standard error of a mean change in units of that of many points; zero where these do not scatter."""
+def _ratio(error: Array, many: Array) -> Array:
+    """An error in units of the standard error of many points; zero where these do not scatter."""
     own = standard_error(many)
-    return np.asarray(np.where(own > 0, standard_error(change) / np.where(own > 0, own, 1.0), 0.0))
+    return np.asarray(np.where(own > 0, error / np.where(own > 0, own, 1.0), 0.0))

@@ -29,13 +29,11 @@ _EACH = 2**12
 # Points that are spent where more would not be enough, or where it is in doubt what they would settle; and those of a
 # search.
 _TRIED, _MOST_SEARCHED = 2**15, 2**14
-# Points of the next attempt in units of those of the last, which are kept; what is asked of them is a share of the
-# accuracy, as an error of a few randomisations is itself known to a quarter; that of many randomisations to less.
-_MOST_TIMES, _SHARE, _LARGE_SHARE = 4, 0.8, 0.9
+# Points of the next attempt in units of those of the last, which are kept, and the least; what is asked of them is a
+# share of the accuracy, as an error of a few randomisations is itself known to a quarter.
+_MOST_TIMES, _LEAST_TIMES, _SHARE = 4, 0.5, 0.8
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
-# Standard error of the changes of averages, over that of what they are, from which on they are taken by more points.
-_CHANGE = 0.5
 # Nodes that take as long as what an output takes beside its nodes: 150 to 330 on charts, 330 of deep layers.
 _BESIDE = 256
 
@@ -112,8 +110,6 @@ class _Search(NamedTuple):
         Points of all attempts at which the search ends.
     steady : bool
         Whether averages change as more points than the few say.
-    bias : float
-        Relative, of G by one node, by what is known so far.
     """
 
     solution: Solution
@@ -126,7 +122,6 @@ class _Search(NamedTuple):
     most: int
     limit: int
     steady: bool = False
-    bias: float = math.inf
 
 
 def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Search:
@@ -152,8 +147,8 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
     most = min(at.most, max(_EACH, at.limit - at.spent))
     known = _known(at, accuracy)
     fineness = _finer(at.fineness, known, at.coarse.nodes, most)
-    if fineness.samples > _EACH and not steady and _changes_matter(averages, at.solution.q):
-        # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
+    if fineness.samples > _EACH and not steady:
+        # What averages change by is to be known better, too; the bias of few nodes hardly changes.
         steady = True
         averages = averages.by(ways.channel(Fineness(_EACH, at.coarse.nodes)))
     many, points = _many(ways, fineness, at.solution.q)
@@ -175,14 +170,7 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
         taken=at.taken + points,
         limit=limit,
         steady=steady,
-        # Where nothing is learned there is none to be seen.
-        bias=known.bias or at.bias,
     )
-
-
-def _changes_matter(averages: Corrected, q: Array) -> bool:
-    """Whether the changes from the latest anchors add more than a share to the standard error of what they are."""
-    return bool((averages.left_by_change(q) > _CHANGE * standard_error(averages(q).g)).any())
 
 
 def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:
@@ -244,8 +232,9 @@ class _Known(NamedTuple):
     scatter : float
         Standard error by one point of each randomisation, without the factor of few randomisations.
     bias : float
-        By one node: it falls as their number, or faster. Of few outputs it is known by its scatter alone, which is
-        larger: the least of what attempts have found counts.
+        By one node, by the last attempt: it falls as the number of nodes, or faster, up to its square.
+    nodes : int
+        Those of that attempt.
     off : float
         The bias of all points so far.
     points : int
@@ -256,17 +245,24 @@ class _Known(NamedTuple):
 
     scatter: float
     bias: float
+    nodes: int
     off: float
     points: int
     allowed: float
 
     def missing(self, more: Fineness) -> float:
         """What is stated with so many more points, in units of what is allowed."""
-        off = self.bias / more.nodes
-        # Those with a larger bias count less (`Corrected.anchored`).
-        before = self.points * min(1.0, off / self.off) ** 2 if self.off else self.points
-        points = before + more.samples
-        return (self.scatter / math.sqrt(points) + (before * self.off + more.samples * off) / points) / self.allowed
+        # Of fewer nodes as much as it may be.
+        off = self.bias / more.nodes * max(1.0, self.nodes / more.nodes)
+        # As `Corrected` weighs them.
+        here, there = self._worth(self.points, self.off), self._worth(more.samples, off)
+        before, after = here / (here + there), there / (here + there)
+        scatter = math.sqrt(before**2 / max(self.points, 1) + after**2 / more.samples)
+        return (self.scatter * scatter + before * self.off + after * off) / self.allowed
+
+    def _worth(self, points: int, bias: float) -> float:
+        """Points of mean square as large."""
+        return points / (1 + points * (bias / self.scatter) ** 2)
 
 
 def _known(at: _Search, accuracy: float) -> _Known:
@@ -278,16 +274,18 @@ def _known(at: _Search, accuracy: float) -> _Known:
     if not g.any():
         # Growth rates alone scatter.
         scatter = math.sqrt(points or at.coarse.samples)
-        return _Known(scatter, 0.0, 0.0, points, accuracy / error)
+        return _Known(scatter, 0.0, at.fineness.nodes, 0.0, points, accuracy / error)
 
     def relative(matrix: Array) -> float:
         return float((matrix.diagonal()[g > 0] / g[g > 0]).max())
 
     latest, fineness = (anchors[-1].many, at.fineness) if anchors else (few, at.coarse)
     off, noise = relative(now.bias), relative(standard_error(now.g))
+    bias = relative(latest.bias) * fineness.nodes
     return _Known(
         relative(latest.g.std(axis=0, ddof=1)) * math.sqrt(fineness.samples / len(latest.g)),
-        min(at.bias, relative(latest.bias) * fineness.nodes),
+        bias,
+        fineness.nodes,
         off,
         points,
         accuracy / error * (noise + off),
@@ -309,8 +307,8 @@ def _finer(now: Fineness, known: _Known, least: int, most: int) -> Fineness:
         Nodes without which outputs may have none; points.
     """
     nodes = [least * 2**k for k in range(1 + int(math.log2(max(1.0, _MOST_NODES / least))))]
-    choices = [Fineness(size, count) for size in _sizes(2 * now.samples, most) for count in nodes]
-    enough = [one for one in choices if known.missing(one) <= (_LARGE_SHARE if one.samples > _EACH else _SHARE)]
+    choices = [Fineness(size, count) for size in _sizes(int(_LEAST_TIMES * now.samples), most) for count in nodes]
+    enough = [one for one in choices if known.missing(one) <= _SHARE]
     best = min(enough, key=_cost) if enough else min(choices, key=known.missing)
     return Fineness(min(best.samples, _MOST_TIMES * now.samples), min(best.nodes, _MOST_TIMES * now.nodes))
 

@@ -31,7 +31,7 @@ _LARGEST, _LEAST, _LEAST_DEEP, _LEAST_SEARCHED = 1e-2, 1e-10, 1e-4, 1e-3
 # Nodes of each sampled posterior: of deep ones and of charts, and where an accuracy says how many it takes.
 _NODES, _CHART_NODES, _FIRST_NODES, _FIRST_CHART_NODES = 2048, 512, 512, 64
 # Largest residual, over the accuracy, of overlaps of deep models, and of those that few points settle.
-_REST, _REST_SEARCHED = 0.1, 0.02
+_REST, _REST_SEARCHED = 0.1, 0.005
 #: Points per randomisation where the posterior of each one is exact.
 EXACT = 4096
 #: Points per randomisation of a first search that finds the neighbourhood of the fixed point.
@@ -96,7 +96,7 @@ class Effort:
         if accuracy is not None and not isinstance(averages, TwoLayerAverages):
             deep = isinstance(averages, DeepAverages)
             if (rough := (_REST if deep else _REST_SEARCHED) * accuracy) > self.tol:
-                part = "a tenth" if deep else "a fiftieth"
+                part = "a tenth" if deep else "a two-hundredth"
                 why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: {part} of the accuracy asked for"
                 tolerance = Tolerance(rough, why)
         if not isinstance(averages, TwoLayerAverages | DeepAverages):

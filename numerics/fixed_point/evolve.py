@@ -91,7 +91,7 @@ def evolve(
         sampled, too. On charts, and where an accuracy is asked for, as many as it takes, unless they are given.
     tol : float, optional
         On max |F(q) - q|. By quadrature of three and more layers a tenth of `accuracy` where that is larger, by as many
-        samples as it takes a fiftieth; the status then says so.
+        samples as it takes a two-hundredth; the status then says so.
     max_iter : int, optional
         Evaluations of the channel averages.
     rng : Generator, int or None, optional
