@@ -28,8 +28,8 @@ _FEW = 8
 # Share of what is taken off that may be left, by measurement: three layers, five overlaps, 16, 64 and 192 nodes of each
 # of 4096 outputs, against 768. Of 45 averages, what is left is known to half of what is stated, or better, in 16: it is
 # .95(34) times that at most. Of the others 9 leave more, none by two standard errors; few at 192 nodes are resolved.
-# Beyond `_FULL` nodes it falls at least as their number: six models on charts, 65 536 outputs, against 4096 nodes. Known
-# to .2 or better, in size, it is .50(11), .35(14), .15(9), .11(11), .01(9) at 64 nodes, .37(7), .21(19), .11(12), 0(.1)
+# Beyond `_FULL` nodes it falls at least as their number: six models on charts, 65 536 outputs, against 4096 nodes. Of
+# what is known to .2 it is .50(11), .35(14), .15(9), .11(11), .01(9) at 64 nodes, .37(7), .21(19), .11(12), 0(.1)
 # at 128, .18(17), .04(20) at 256; it is not resolved beyond.
 _LEFT, _FULL = 0.5, 128
 
