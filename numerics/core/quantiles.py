@@ -57,4 +57,4 @@ def at_normals(quantile: Callable[[NDArray[np.float64]], NDArray[np.float64]], z
     7.8147
     """
     grid = np.arange(-_END, _END + _SPACING, _SPACING)
-    return np.asarray(np.interp(z, grid, quantile(ndtr(grid))))
+    return np.asarray(np.interp(np.asarray(z, np.float64), grid, quantile(ndtr(grid))))
