@@ -13,9 +13,9 @@ from .layout import complete_lanes_at
 from .scratch import Block
 
 __all__ = [
-    "Block",
     "add_moments",
     "energies",
+    "log_posteriors",
     "no_sums",
     "set_indices",
     "set_means",
