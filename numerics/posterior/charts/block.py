@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES, fill, load, store, where_less
+from attnlimits.generated.lanes import LANES, fill, load, store, where_less
+
 from ...arithmetic.references import INNER
 from .density import Target
 from .layout import complete_lanes_at

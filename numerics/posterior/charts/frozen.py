@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES, store
+from attnlimits.generated.lanes import LANES, store
+
 from ...arithmetic.references import INNER, lend, reference
 from .block import energies, set_indices
 from .density import Prior, Target

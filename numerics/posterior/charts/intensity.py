@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES, exp2_fast, fill, load, nearest, store
+from attnlimits.generated.lanes import LANES, exp2_fast, fill, load, nearest, store
+
 from ...arithmetic.references import INNER
 from ..student import freedom
 from .density import Target

@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES
+from attnlimits.generated.lanes import LANES
+
 from ...arithmetic.references import INNER
 from ..student import freedom, set_lower_inverse
 from .density import Target, log_posterior, read, wrapped

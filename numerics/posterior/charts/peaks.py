@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES, store
+from attnlimits.generated.lanes import LANES, store
+
 from ...arithmetic.copies import copy_vector
 from ...arithmetic.references import INNER
 from ..student import set_lower_factor

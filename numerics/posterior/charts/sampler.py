@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES, exp2_fast, fill, where_less
+from attnlimits.generated.lanes import LANES, exp2_fast, fill, where_less
+
 from ...arithmetic.references import INNER, lend, reference
 from ..pieces import PIECES
 from .block import (

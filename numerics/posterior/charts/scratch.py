@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....generated.lanes import LANES
+from attnlimits.generated.lanes import LANES
+
 from ...arithmetic.references import lend
 from .layout import Layout
 

@@ -64,7 +64,7 @@ def test_posteriors_on_a_grid_give_the_same_threshold(beta):
 
 def test_overlaps_grow_above_the_threshold_and_not_below():
     model = Network(1, 2, tied=False, noise=0.5)
-    value = float(chart_threshold(model, samples=32, nodes=64).value)
+    value = float(chart_threshold(model, samples=128, nodes=64).value)
     below, above = (evolve(model, factor * value, samples=64, nodes=64, tol=1e-2) for factor in (0.7, 2.5))
     assert not below.overlap.any()
     assert (above.overlap.diagonal() > 5 * above.overlap_error.diagonal()).all()

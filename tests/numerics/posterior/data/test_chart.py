@@ -67,15 +67,17 @@ def test_scores_are_smooth_where_the_prior_moves_little(rng):
 
 
 def test_nodes_become_more_where_steps_are_smaller_than_errors(rng):
-    model = Network(2, 2, tied=False)
-    y, omega, v, _ = drawn(model, (0.1, 0.1, 0.3, 0.3), 64, rng)
-    output, part = charted(model, y), slice(0, 64)
-    output(omega, v, part)
-    before = np.trace(output.noise)
-    for _ in range(4):
+    model, part, ratios = Network(2, 2, tied=False), slice(0, 64), []
+    for _ in range(5):
+        y, omega, v, _ = drawn(model, (0.1, 0.1, 0.3, 0.3), 64, rng)
+        output = charted(model, y)
         output(omega, v, part)
-    # Four times as many; a few outputs, whose nodes are worth little, hold most of what is left.
-    assert np.trace(output.noise) < 0.75 * before
+        before = np.trace(output.noise)
+        for _ in range(4):
+            output(omega, v, part)
+        ratios.append(np.trace(output.noise) / before)
+    # Four times as many; a few outputs, whose nodes are worth little, hold most of what is left in some draws.
+    assert np.median(ratios) < 0.65 and max(ratios) < 1
 
 
 def test_outputs_that_the_prior_finds_unlikely_are_not_lost(rng):
