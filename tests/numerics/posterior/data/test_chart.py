@@ -77,7 +77,7 @@ def test_nodes_become_more_where_steps_are_smaller_than_errors(rng):
             output(omega, v, part)
         ratios.append(np.trace(output.noise) / before)
     # Four times as many; a few outputs, whose nodes are worth little, hold most of what is left in some draws.
-    assert np.median(ratios) < 0.65 and max(ratios) < 1
+    assert np.median(ratios) < 0.75 and max(ratios) < 1
 
 
 def test_outputs_that_the_prior_finds_unlikely_are_not_lost(rng):
