@@ -78,7 +78,7 @@ def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
 def test_overlaps_of_one_untied_layer_of_rank_two_grow_above_its_threshold():
     model, found = RANK_TWO, layer_threshold(RANK_TWO, samples=64)
     below, above = (
-        evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)
+        evolve(model, factor * float(found.value), samples=64, nodes=2048, tol=1e-2) for factor in (0.7, 2.0)
     )
     assert not below.overlap.any() and (above.overlap.diagonal() > 0.1).all()
 
