@@ -12,7 +12,8 @@ from ..kernels.chart import chart_constants, chart_kernels, prove_chart
 from ..kernels.kernel import Kernel
 from ..noisy_chart import noisy_chart
 from .ir import Program, lower
-from .printers import LanesPrinter, NumbaPrinter, Printer
+from .lanes_printer import LanesPrinter
+from .printers import NumbaPrinter, Printer
 from .runtime_lanes import LANES
 
 __all__ = ["IMPORTS", "render_chart", "source_of_chart"]

@@ -21,7 +21,7 @@ _INVERSE = {
     sp.atanh: "atanh",
 }
 
-__all__ = ["LanesPrinter", "MpmathPrinter", "NumbaPrinter", "NumpyPrinter", "PlainPrinter", "Printer"]
+__all__ = ["Float64Printer", "MpmathPrinter", "NumbaPrinter", "NumpyPrinter", "PlainPrinter", "Printer"]
 
 _ADD, _MUL, _UNARY, _POW, _ATOM = range(5)
 
@@ -163,7 +163,7 @@ class PlainPrinter(Printer):
         return str(int(value))
 
 
-class _Float64Printer(Printer):
+class Float64Printer(Printer):
     """Literals of float64: constants are folded and written with 17 digits."""
 
     def number(self, value: sp.Rational) -> str:
@@ -187,7 +187,7 @@ def _float_literal(value: float) -> str:
     return text if any(mark in text for mark in ".en") else f"{text}.0"
 
 
-class NumpyPrinter(_Float64Printer):
+class NumpyPrinter(Float64Printer):
     """Vectorised numpy."""
 
     functions = {
@@ -220,7 +220,7 @@ class NumpyPrinter(_Float64Printer):
         return f"np.copysign(1.0, {argument})"
 
 
-class NumbaPrinter(_Float64Printer):
+class NumbaPrinter(Float64Printer):
     """Compiled scalar functions.
 
     Parameters
@@ -265,29 +265,6 @@ class NumbaPrinter(_Float64Printer):
     def copysign(self, argument: str) -> str:
         """Return the text of +-1 with the sign of the argument."""
         return f"math.copysign(1.0, {argument})"
-
-
-class LanesPrinter(_Float64Printer):
-    """Eight numbers at once (`generated.lanes`); constants stay numbers."""
-
-    root = "math.sqrt"
-    functions = {**NumbaPrinter(hot=False).functions, Exp: "exp_lanes"}
-
-    def select(self, sign: str, value: str, other: str) -> str:
-        """Return the text of the value where a number is not negative, and of the other one elsewhere."""
-        return f"where_less({sign}, 0.0, {other}, {value})"
-
-    def pairwise(self, expr: sp.Expr, arguments: list[str]) -> str:
-        """Return the text of the smallest or the largest argument."""
-        name = "smaller" if isinstance(expr, Smallest) else "larger"
-        text, *others = sorted(arguments, key=lambda text: text[0].isdigit() or text[0] == "-")
-        for argument in others:
-            text = f"{name}({text}, {argument})"
-        return text
-
-    def copysign(self, argument: str) -> str:
-        """Return the text of +-1 with the sign of the argument."""
-        return f"where_less({argument}, 0.0, -1.0, 1.0)"
 
 
 # What takes as many bits as its argument has before the point.

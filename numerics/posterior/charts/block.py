@@ -11,7 +11,7 @@ from attnlimits.generated.lanes import LANES, fill, load, store, where_less
 from ...arithmetic.references import INNER
 from .density import Target
 from .layout import complete_lanes_at
-from .scratch import Block
+from .scratch import Block, Lanes
 
 __all__ = [
     "add_moments",
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 @njit(cache=True, **INNER)
-def set_indices(block: Block, signs: Array, target: Target) -> Any:
+def set_indices(block: Block, signs: Array, target: Target) -> Lanes:
     """Set the modes of the indices at the coordinates; return the log-weights of the chart, as lanes."""
     layout, entries, h, z = target.layout, block.entries, block.h, block.z
     row, mode, modes = layout.row, layout.mode, layout.modes
@@ -58,7 +58,7 @@ def set_indices(block: Block, signs: Array, target: Target) -> Any:
 
 
 @njit(cache=True, **INNER)
-def energies(block: Block, target: Target) -> Any:
+def energies(block: Block, target: Target) -> Lanes:
     """Half the squared distance of the modes from omega, as lanes."""
     omega, precision, modes = target.omega, target.prior.precision, block.modes
     indices, tokens = omega.shape
@@ -74,7 +74,7 @@ def energies(block: Block, target: Target) -> Any:
 
 
 @njit(cache=True, **INNER)
-def log_posteriors(block: Block, signs: Array, target: Target) -> Any:
+def log_posteriors(block: Block, signs: Array, target: Target) -> Lanes:
     """Logarithms of the posterior's density at the coordinates, up to log Z, as lanes; the modes are set."""
     return set_indices(block, signs, target) + target.prior.log_norm - energies(block, target)
 
@@ -94,7 +94,7 @@ def set_means(block: Block, target: Target) -> None:
 
 
 @njit(cache=True, **INNER)
-def without_bad(block: Block, weight: Any) -> Any:
+def without_bad(block: Block, weight: Lanes) -> Lanes:
     """Weights of the nodes, zero where they are no finite positive number or the node does not count.
 
     The modes of nodes without weight are set to zero.
@@ -114,7 +114,7 @@ def no_sums(block: Block, count: int) -> None:
 
 
 @njit(cache=True, **INNER)
-def add_moments(block: Block, weight: Any, count: int) -> None:
+def add_moments(block: Block, weight: Lanes, count: int) -> None:
     """Add mass, modes, and where there are so many sums their products."""
     modes, sums = block.modes, block.sums
     size = len(modes) // LANES
@@ -137,7 +137,7 @@ def take_sums(block: Block, out: Array) -> None:
 
 
 @njit(cache=True, **INNER)
-def total_of(block: Block, values: Any) -> float:
+def total_of(block: Block, values: Lanes) -> float:
     """Sum of all lanes, of pairs that stand apart."""
     store(block.weight, 0, values)
     total, width = block.weight, LANES

@@ -1,7 +1,6 @@
 """The intensity of nodes on a chart: prior, broad density of the variables, and peaks, at eight nodes at once."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -15,7 +14,7 @@ from .density import Target
 from .layout import CIRCLE, LINE, Layout
 from .mixture import BROAD_FREEDOM, Broad, Mixture
 from .peaks import Peaks
-from .scratch import Block
+from .scratch import Block, Lanes
 
 __all__ = ["intensities"]
 
@@ -26,7 +25,7 @@ _TURN = 2 * math.pi
 
 
 @njit(cache=True, **INNER)
-def _prior_exponents(block: Block, target: Target) -> Any:
+def _prior_exponents(block: Block, target: Target) -> Lanes:
     """Half the squared distance of the hidden coordinates from omega, as lanes."""
     layout, omega, inner, z = target.layout, target.omega, target.prior.inner, block.z
     hidden, rows, modes = layout.hidden, layout.row, layout.mode
@@ -43,7 +42,7 @@ def _prior_exponents(block: Block, target: Target) -> Any:
 
 
 @njit(cache=True, **INNER)
-def _broad_parts(block: Block, layout: Layout, broad: Broad) -> Any:
+def _broad_parts(block: Block, layout: Layout, broad: Broad) -> Lanes:
     """Densities of the variables where they are drawn broadly, over the largest."""
     kinds, centre, width = layout.kinds, broad.centre, broad.width
     first, total = len(layout.row), fill(1.0)
@@ -56,7 +55,7 @@ def _broad_parts(block: Block, layout: Layout, broad: Broad) -> Any:
 
 
 @njit(cache=True, **INNER)
-def _peak_parts(block: Block, image: int, peaks: Peaks, layout: Layout) -> Any:
+def _peak_parts(block: Block, image: int, peaks: Peaks, layout: Layout) -> Lanes:
     """Density of a peak over that at its centre."""
     kinds, centre, factor, work = layout.kinds, peaks.centre, peaks.factor, block.work
     size = centre.shape[1]
@@ -80,7 +79,7 @@ def _peak_parts(block: Block, image: int, peaks: Peaks, layout: Layout) -> Any:
 
 
 @njit(cache=True, **INNER)
-def intensities(block: Block, mixture: Mixture, target: Target) -> Any:
+def intensities(block: Block, mixture: Mixture, target: Target) -> Lanes:
     """Intensity of nodes at the coordinates, over exp(mixture.log_unit), as lanes."""
     layout, peaks = target.layout, mixture.peaks
     total = fill(0.0)

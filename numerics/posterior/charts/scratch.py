@@ -4,7 +4,7 @@ Numbers of eight nodes stand in flat arrays, those of all for one coordinate or 
 (`generated.lanes`).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from attnlimits.generated.lanes import LANES
 from ...arithmetic.references import lend
 from .layout import Layout
 
-__all__ = ["Block", "Scratch", "new_scratch"]
+__all__ = ["Block", "Lanes", "Scratch", "new_scratch"]
 
 Array = NDArray[np.float64]
+#: Eight numbers, which compiled code holds in a register; Python has none.
+Lanes = Any
 
 
 class Block(NamedTuple):
