@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from attnlimits.generated.lanes import LANES, exp2_fast, fill, load, nearest, store
+from attnlimits.generated.lanes import LANES, exp_lanes, fill, load, nearest, store
 
 from ...arithmetic.references import INNER
 from ..student import freedom
@@ -20,7 +20,6 @@ __all__ = ["intensities"]
 
 Array = NDArray[np.float64]
 
-_LOG2_E = 1 / math.log(2)
 _TURN = 2 * math.pi
 
 
@@ -84,8 +83,7 @@ def intensities(block: Block, mixture: Mixture, target: Target) -> Lanes:
     layout, peaks = target.layout, mixture.peaks
     total = fill(0.0)
     if mixture.prior > 0.0:
-        exponents = _prior_exponents(block, target) * _LOG2_E
-        total = mixture.prior * exp2_fast(-exponents) * _broad_parts(block, layout, mixture.broad)
+        total = mixture.prior * exp_lanes(-_prior_exponents(block, target)) * _broad_parts(block, layout, mixture.broad)
     for image in range(mixture.images):
         total = total + peaks.top[image] * _peak_parts(block, image, peaks, layout)
     return total

@@ -3,14 +3,13 @@
 A node weighs the posterior over the intensity of the whole mixture (`mixture`), whichever part of it drew the node.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from attnlimits.generated.lanes import LANES, exp2_fast, fill, where_less
+from attnlimits.generated.lanes import LANES, exp_lanes, fill, where_less
 
 from ...arithmetic.references import INNER, lend, reference
 from ..pieces import PIECES
@@ -45,8 +44,6 @@ from .scratch import Block, Scratch, new_scratch
 __all__ = ["Nodes", "Outputs", "Sums", "draw_node", "posterior_sums"]
 
 Array = NDArray[np.float64]
-
-_LOG2_E = 1 / math.log(2)
 
 
 class Outputs(NamedTuple):
@@ -150,7 +147,7 @@ def _add_nodes(count: int, mixture: Mixture, log_scale: float, target: Target, w
     for number in range(1 << len(signs)):
         set_signs(number, signs)
         heights = log_posteriors(block, signs, target)
-        weight = inverse * exp2_fast((heights - (log_scale + mixture.log_unit)) * _LOG2_E)
+        weight = inverse * exp_lanes(heights - (log_scale + mixture.log_unit))
         # Powers are of finite numbers.
         weight = where_less(-np.inf, heights, where_less(heights, np.inf, weight, 0.0), 0.0)
         weight = without_bad(block, weight)
