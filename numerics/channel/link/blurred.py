@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...posterior.link.fibred import FibredRule
 from .axes import Axis, Folding, scaled
 from .moments import CHUNK, fibre_sums
+from .totals import totals
 
 __all__ = ["Blurred", "averages"]
 
@@ -24,8 +25,6 @@ Array = NDArray[np.float64]
 
 # Sums of all outputs that noise mixes, and outputs that are mixed at once.
 _HELD, _MIXED = 40_000_000, 64
-# Densities below this are not divided by.
-_TINY = 1e-250
 
 
 class Blurred(NamedTuple):
@@ -71,13 +70,15 @@ def averages(
     axes = [Axis.of(value, step) for value in known]
     folding = Folding.of(flips, axes, vectors)
     axes = [axis.folded if a in folding.axes else axis for a, axis in enumerate(axes)]
+    # Sums are fastest along the axis with most points.
+    order = sorted(range(len(axes)), key=lambda a: axes[a].size)
+    axes, vectors = [axes[a] for a in order], vectors[:, order]
     parts = [_part(rule, vectors, own, second) for own in _slabs(rule, axes, second)]
     score = folding.averaged(scaled(np.sum([part.score for part in parts], axis=0), vectors))
     change = None
     if second:
         changes = [part.change for part in parts if part.change is not None]
-        change = np.sum(changes, axis=0).reshape((len(axes),) * 4)
-        change = folding.averaged(scaled(change, vectors))
+        change = folding.averaged(scaled(np.sum(changes, axis=0), vectors))
     return Blurred(score, change, math.fsum(part.log_density for part in parts), rule.defect)
 
 
@@ -93,7 +94,6 @@ def _slabs(rule: FibredRule, axes: list[Axis], second: bool) -> Iterator[list[Ax
 
 def _part(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool) -> Blurred:
     """Averages over a part of the grid, along the eigenvectors."""
-    k = len(axes)
     left = np.array([axis.left for axis in axes])
     grid = np.meshgrid(*(axis.points for axis in axes), indexing="ij")
     omega = np.stack([math.sqrt(axis.known) * xi.ravel() for axis, xi in zip(axes, grid, strict=True)])
@@ -101,34 +101,28 @@ def _part(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool) -> B
     # Of xi alone: the density is that of xi and y together.
     varied = [xi.ravel() for axis, xi in zip(axes, grid, strict=True) if axis.known > 0]
     log_prior = np.sum([np.zeros(omega.shape[1]), *(-0.5 * (xi * xi + math.log(2 * math.pi)) for xi in varied)], axis=0)
-    score, change, log_density = np.zeros((k, k)), np.zeros((k * k, k * k)), 0.0
-    for sums, measure in _by_output(rule, vectors, axes, second):
-        there = sums[0] > _TINY
-        zero = sums[0, there]
-        share = measure * weights[there] * zero
-        mean = sums[1 : 1 + k, there] / zero
-        g = (mean - omega[:, there]) / left[:, None]
-        score += (share * g) @ g.T
-        log_density += float(share @ (np.log(zero) - log_prior[there]))
-        if second:
-            jacobian = _jacobian(sums[1 + k :, there] / zero, mean, left)
-            change += (share * jacobian) @ jacobian.T
-    return Blurred(score, change if second else None, log_density, rule.defect)
+    by_output = _by_output(rule, vectors, axes, second)
+    found = [totals(sums, measure, weights, omega, log_prior, left) for sums, measure in by_output]
+    score, change = (np.sum([one[part] for one in found], axis=0) for part in range(2))
+    log_density = math.fsum(one[2] for one in found)
+    return Blurred(score, _of_entries(change, len(axes)) if second else None, log_density, rule.defect)
 
 
-def _by_output(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool) -> Iterator[tuple[Array, float]]:
-    """Sums over the fibre of each output, as densities of the output, and the measures of the outputs."""
+def _by_output(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool) -> Iterator[tuple[Array, Array]]:
+    """Sums over the fibres of some outputs, as densities of the output, and the measures of these."""
+    found = fibre_sums(rule.nodes, vectors, axes, second)
     if rule.mixing is None:
-        for fibre in rule.fibres:
-            yield fibre_sums(fibre, fibre.points @ vectors, axes, second) / fibre.measure, fibre.measure
+        for own, sums in found:
+            measure = rule.nodes.measure[own]
+            yield sums / measure[:, None, None], measure
         return
-    sums = np.stack([fibre_sums(fibre, fibre.points @ vectors, axes, second) for fibre in rule.fibres])
+    sums = np.concatenate([one for _, one in found])
     shape = sums.shape[1:]
     flat = sums.reshape(len(sums), -1)
     count = min(max(1, CHUNK // flat.shape[1]), _MIXED)
     for near, density in rule.mixing.blocks(count):
-        for mixed in density @ flat[near]:
-            yield mixed.reshape(shape), rule.mixing.step
+        mixed = (density @ flat[near]).reshape(-1, *shape)
+        yield mixed, np.full(len(mixed), rule.mixing.step)
 
 
 def _eigen(covariance: Array) -> tuple[Array, Array]:
@@ -140,12 +134,9 @@ def _eigen(covariance: Array) -> tuple[Array, Array]:
     return np.where(values < 1e-14, 0.0, values), vectors
 
 
-def _jacobian(second: Array, mean: Array, left: Array) -> Array:
-    """Posterior covariance as dg/domega = V^{-1} Cov V^{-1} - V^{-1}, shape (k k, n)."""
-    k, n = mean.shape
-    out = np.empty((k, k, n))
-    for column, (a, b) in enumerate(combinations_with_replacement(range(k), 2)):
-        out[a, b] = out[b, a] = (second[column] - mean[a] * mean[b]) / (left[a] * left[b])
-    for a in range(k):
-        out[a, a] -= 1 / left[a]
-    return out.reshape(k * k, n)
+def _of_entries(change: Array, k: int) -> Array:
+    """The change of pairs a <= b of entries, by all pairs, shape (k, k, k, k)."""
+    number = np.zeros((k, k), dtype=np.int64)
+    for place, (a, b) in enumerate(combinations_with_replacement(range(k), 2)):
+        number[a, b] = number[b, a] = place
+    return np.asarray(change[number[:, :, None, None], number])

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from .quadrature import Piece, by_label, pieces
 from .rules import AnalyticRule, normal_density
 from .work import Work
 
-__all__ = ["Fibre", "FibredRule", "Plan", "Steps", "best_plan", "fibred_rule"]
+__all__ = ["Fibre", "FibredRule", "Nodes", "Plan", "Steps", "best_plan", "fibred_rule"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -98,6 +99,25 @@ class Fibre(NamedTuple):
     output: float = math.nan
 
 
+class Nodes(NamedTuple):
+    """Nodes of all fibres, one fibre after the other.
+
+    Attributes
+    ----------
+    points : ndarray, shape (n, k)
+    weight : ndarray, shape (n,)
+    ends : ndarray of int, shape (fibres + 1,)
+        Where the nodes of each fibre begin.
+    measure : ndarray, shape (fibres,)
+        Weights of the outputs.
+    """
+
+    points: Array
+    weight: Array
+    ends: IntArray
+    measure: Array
+
+
 @dataclass(frozen=True)
 class FibredRule:
     """Fibres of a rule for N(0, I), by ascending output where noise mixes them.
@@ -114,6 +134,13 @@ class FibredRule:
     fibres: tuple[Fibre, ...]
     defect: float
     mixing: Mixing | None = None
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """Nodes of all fibres together."""
+        ends = np.cumsum([0, *(len(fibre.weight) for fibre in self.fibres)])
+        points, weight = (np.concatenate([fibre[k] for fibre in self.fibres]) for k in range(2))
+        return Nodes(points, weight, ends, np.array([fibre.measure for fibre in self.fibres]))
 
     @property
     def solved(self) -> float:
