@@ -16,7 +16,7 @@ _AGREE = 1e-11
 
 
 def by_finer_rules(
-    by: Callable[[Rule], tuple[Array, float]], rules: Sequence[Rule], unresolved: float
+    by: Callable[[Rule], tuple[Array, float]], rules: Sequence[Rule], unresolved: float, wanted: float = 0.0
 ) -> tuple[Array, Array, float] | None:
     """Numbers by the last rule taken, their distance to those by the one before, and the size they are relative to.
 
@@ -28,13 +28,15 @@ def by_finer_rules(
         Coarse to fine.
     unresolved : float
         Relative distance of the last two from which on they have not converged: None then.
+    wanted : float, optional
+        Relative distance of two rules that is small enough.
     """
     before, gap, found, size = np.full(1, np.inf), np.full(1, np.inf), np.full(1, np.nan), 1.0
     for rule in rules:
         with np.errstate(all="ignore"):
             found, size = by(rule)
             gap = np.abs(found - before)
-        if (gap <= _AGREE * size).all():
+        if (gap <= max(_AGREE, wanted) * size).all():
             break
         before = found
     if not (np.isfinite(found).all() and (gap <= unresolved * size).all()):

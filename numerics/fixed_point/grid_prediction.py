@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 # Panels of each entry, coarse to fine, by the number of entries; panels end at zero, where links have their kinks.
 _RULES = {
     2: (Fineness(2.0, 10, 9.0), Fineness(1.3, 13, 9.5), Fineness(0.8, 17, 10.0)),
-    3: (Fineness(3.0, 12, 8.4), Fineness(1.8, 14, 9.0)),
+    3: (Fineness(4.2, 12, 8.4), Fineness(4.2, 16, 8.4), Fineness(3.0, 16, 9.0), Fineness(1.8, 14, 9.0)),
 }
 # Differences of the last two, over the square of the output, from which on samples are as good.
 _UNRESOLVED = 1e-5
@@ -49,14 +49,16 @@ class GridErrors:
         #: Whether there are few enough entries.
         self.served = bool(self._rules)
 
-    def __call__(self, q: Array) -> tuple[Array, Array] | None:
+    def __call__(self, q: Array, wanted: float = 0.0) -> tuple[Array, Array] | None:
         """Both errors and what they may be off by, shape (2,); None where the quadrature does not converge.
 
         Parameters
         ----------
         q : ndarray, shape (P, P)
+        wanted : float, optional
+            Relative error at which no finer panels are taken.
         """
-        refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED)
+        refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED, wanted)
         if refined is None:
             return None
         found, gap, size = refined
@@ -87,8 +89,10 @@ class GridErrors:
     def _values(self, axes: Array, x: Array, scale: Array) -> Array:
         """Outputs at the nodes of all entries, times a scale each, shape (n, .., n, K)."""
         kernel = self._kernel
-        grid = np.stack(np.meshgrid(*(one * x for one in scale), indexing="ij"), axis=-1)
-        return kernel.link(axes @ grid.reshape(-1, kernel.indices, kernel.tokens)).reshape(*grid.shape[:-1], -1)
+        # Along an entry that is zero, one node has the values of all.
+        grid = np.stack(np.meshgrid(*(one * x if one else np.zeros(1) for one in scale), indexing="ij"), axis=-1)
+        found = kernel.link(axes @ grid.reshape(-1, kernel.indices, kernel.tokens)).reshape(*grid.shape[:-1], -1)
+        return np.broadcast_to(found, (*(len(x) for _ in scale), found.shape[-1]))
 
 
 def _axes(q: Array) -> tuple[Array, Array]:

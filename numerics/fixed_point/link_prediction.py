@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 _RULES = (Fineness(2.0, 10, 13.0), Fineness(1.4, 13, 13.5), Fineness(0.9, 17, 14.0))
 # Differences of the last two, over the variance of the output, from which on samples are as good.
 _UNRESOLVED = 1e-6
+# Where functions are compared, and the difference, but for a constant, of those that are equal.
+_PLACES, _EQUAL = np.linspace(-4.9, 5.3, 103), 1e-13
 
 
 class LinkErrors:
@@ -49,15 +51,19 @@ class LinkErrors:
         self._outputs = [_Sum.of(terms, c) for terms, c in zip(found, centre, strict=True) if terms is not None]
         #: Whether all outputs are such sums.
         self.served = len(self._outputs) == len(found)
+        #: Whether no function has a jump or a kink.
+        self.smooth = self.served and not any(len(f.cuts) for one in self._outputs for f in one.functions)
 
-    def __call__(self, q: Array) -> tuple[Array, Array] | None:
+    def __call__(self, q: Array, wanted: float = 0.0) -> tuple[Array, Array] | None:
         """Both errors and what they may be off by, shape (2,); None where the quadrature does not converge.
 
         Parameters
         ----------
         q : ndarray, shape (P, P)
+        wanted : float, optional
+            Relative error at which no finer panels are taken.
         """
-        found = [_refined(one, self._overlap(one, q)) for one in self._outputs]
+        found = [_refined(one, self._overlap(one, q), wanted) for one in self._outputs]
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             return None
@@ -89,22 +95,38 @@ class _Sum(NamedTuple):
     @classmethod
     def of(cls, terms: Sequence[Term], centre: float) -> "_Sum":
         with np.errstate(all="ignore"):
-            functions = tuple(resolved(term.value, term.cuts) for term in terms)
+            functions = _once([resolved(term.value, term.cuts) for term in terms])
             # Any point at which no term jumps.
             h = np.linspace(0.3, 0.7, terms[0].kernel.size)
-            own = sum(float(term.value(np.array(h @ term.weights))) for term in terms)
+            own = sum(float(f.value(np.array(h @ t.weights))) for f, t in zip(functions, terms, strict=True))
             value = float(terms[0].kernel.link(h.reshape(terms[0].kernel.tokens, -1).T)[terms[0].output])
         return cls(functions, np.array([term.weights for term in terms]), value - own - centre)
 
 
-def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
+def _once(functions: Sequence[Piecewise]) -> tuple[Piecewise, ...]:
+    """The functions, with one in the place of all that are equal up to a constant."""
+    found: list[Piecewise] = []
+    for f in functions:
+        values = f.value(_PLACES)
+        off = [g.value(_PLACES) - values for g in found]
+        size = _EQUAL * max(1.0, float(np.abs(values).max()))
+        alike = (g for g, o in zip(found, off, strict=True) if np.abs(o - o[0]).max() <= size and _same_ends(f, g))
+        found.append(next(alike, f))
+    return tuple(found)
+
+
+def _same_ends(f: Piecewise, g: Piecewise) -> bool:
+    return f.cuts.shape == g.cuts.shape and bool((np.abs(f.cuts - g.cuts) <= _EQUAL).all())
+
+
+def _refined(one: _Sum, overlap: Array, wanted: float) -> tuple[Array, Array] | None:
     """Errors of one output at overlaps of its variables, by finer panels until two of them agree."""
 
     def by(rule: Fineness) -> tuple[Array, float]:
         size = sum(float(given(f, np.zeros(1), 1.0, rule)[1][0]) for f in one.functions)
         return _errors(one, overlap, rule), size
 
-    refined = by_finer_rules(by, _RULES, _UNRESOLVED)
+    refined = by_finer_rules(by, _RULES, _UNRESOLVED, wanted)
     if refined is None:
         return None
     found, gap, size = refined
@@ -114,11 +136,15 @@ def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
 def _errors(one: _Sum, overlap: Array, rule: Fineness) -> Array:
     """Both errors of one output by these panels; with label noise also its squares at omega and at h."""
     total = np.zeros(2)
+    # Equal functions of equal overlaps add the same.
+    known: dict[tuple[int | float, ...], Array] = {}
     for (k, f), (other, g) in combinations_with_replacement(enumerate(one.functions), 2):
-        if k == other:
-            total += _own(f, float(np.clip(overlap[k, k], 0.0, 1.0)), rule)
-        else:
-            total += 2 * _joint(f, g, (overlap[k, k], overlap[other, other], overlap[k, other]), rule)
+        both = float(overlap[k, k]), float(overlap[other, other]), float(overlap[k, other])
+        key = id(f), id(g), k == other, *both
+        if key not in known:
+            own = k == other
+            known[key] = _own(f, float(np.clip(both[0], 0.0, 1.0)), rule) if own else 2 * _joint(f, g, both, rule)
+        total += known[key]
     if math.isnan(one.left):
         return total
     return np.append(total, [_square(one, overlap, rule), _square(one, np.eye(len(overlap)), rule)])
@@ -151,5 +177,6 @@ def _joint(f: Piecewise, g: Piecewise, overlap: tuple[float, float, float], rule
     s, t, c = overlap
     apart, together = product_mean(f, g, (1.0, 1.0, 0.0), rule), product_mean(f, g, (1.0, 1.0, c), rule)
     # f(h) g(omega), f(omega) g(h) and f(omega) g(omega).
-    crossed = product_mean(f, g, (1.0, t, c), rule) + product_mean(g, f, (1.0, s, c), rule)
+    crossed = product_mean(f, g, (1.0, t, c), rule)
+    crossed += crossed if f is g and s == t else product_mean(g, f, (1.0, s, c), rule)
     return np.array([apart - together, apart - crossed + product_mean(f, g, (s, t, c), rule)])

@@ -5,7 +5,6 @@ low-dimensional integrals, found by quadrature; of other models they are average
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,10 @@ _REPLICAS = 16
 _LOG2_N = 12
 # Overlaps of combinations of indices that are zero but for rounding, over the largest.
 _UNKNOWN = 1e-12
+# Entries of which grids are small; and what rules may be off by, of what the overlap is.
+_FEW, _SHARE = 2, 0.05
+# Changes of the overlap, over its distance to the ends of its range, to which errors change in proportion.
+_LINEAR = 1e-3
 
 
 def prediction_errors(
@@ -69,9 +72,12 @@ def prediction_errors(
     """
     off = np.zeros_like(q) if q_error is None else q_error
     if isinstance(model, LinkKernel):
-        for errors in (LinkErrors(model), GridErrors(model)):
-            if errors.served and (found := errors(q)) is not None:
-                error = found[1] + _change(partial(_moved, errors, found[0]), q, off)
+        sums, grid = LinkErrors(model), GridErrors(model)
+        # Without a kink panels of all entries converge as fast, and fewer of them are nodes.
+        few = sums.smooth and model.indices * model.tokens <= _FEW
+        for errors in (grid, sums) if few else (sums, grid):
+            if errors.served and (found := errors(q, _SHARE * float(off.max()))) is not None:
+                error = found[1] + _change(errors.values, q, off)
                 kind: How = "monte-carlo" if how == "monte-carlo" and off.any() else "estimated"
                 best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found[0], error, strict=True))
                 return best, plugin
@@ -94,27 +100,32 @@ def prediction_errors(
     )
 
 
-def _moved(errors: LinkErrors | GridErrors, at: Array, q: Array) -> Array:
-    """What errors change by where the overlap moves to q."""
-    return errors.values(q) - at
-
-
-def _change(difference: Callable[[Array], Array], q: Array, error: Array) -> Array:
-    """What the error of q makes of prediction errors: the larger change of two ends, of the diagonal and beside it.
+def _change(values: Callable[[Array], Array], q: Array, error: Array) -> Array:
+    """What the error of q makes of prediction errors: their change with the diagonal, and with what is beside it.
 
     A combination of learned indices that is not known itself, as their differences before they specialise, stays so.
     """
     total, kept = np.zeros(2), np.eye(len(q))
+    if not error.any():
+        return total
     learned = np.flatnonzero(q.diagonal() > 0)
     block = np.ix_(learned, learned)
-    values, vectors = np.linalg.eigh(q[block])
-    known = vectors[:, values > _UNKNOWN * values.max(initial=0.0)]
-    kept[block] = known @ known.T
-    diagonal = np.diag(error.diagonal())
+    known, vectors = np.linalg.eigh(q[block])
+    inside = known > _UNKNOWN * known.max(initial=0.0)
+    room = float(np.minimum(known, 1 - known)[inside].min(initial=1.0))
+    kept[block] = vectors[:, inside] @ vectors[:, inside].T
+    diagonal, here = np.diag(error.diagonal()), values(q)
     for part in (diagonal, error - diagonal):
-        if part.any():
-            moved = kept @ part @ kept
-            total += np.max([np.abs(difference(_clipped(q + sign * moved))) for sign in (-1, 1)], axis=0)
+        moved = kept @ part @ kept
+        size = float(np.abs(moved).max())
+        if not 0 < size:
+            continue
+        if size < _LINEAR * room:
+            # Over a longer way the change is not that of rounding.
+            further = _LINEAR * room / size
+            total += np.abs(values(_clipped(q - further * moved)) - here) / further
+        else:
+            total += np.max([np.abs(values(_clipped(q + sign * moved)) - here) for sign in (-1, 1)], axis=0)
     return total
 
 

@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 # A function is resolved on a panel where the last coefficients of its polynomial, times the normal density and the
 # width of the panel, are below so much of the largest value. Panels end at this distance, begin with this width, and
 # are halved so often (to 3e-11, of which the rounding of an argument is a small part), or until there are so many.
-_DEGREE, _RESOLVED, _REACH, _WIDEST, _HALVED, _MOST = 9, 1e-14, 16.0, 2.0, 36, 4000
+_DEGREE, _RESOLVED, _REACH, _WIDEST, _HALVED, _MOST = 9, 1e-14, 16.0, 4.0, 37, 4000
 # A jump beyond the last nodes is seen by the polynomial at this place, the ends being -1 and 1; by how much more than
 # the coefficients it may be off there, as it has their rounding times the sum of all polynomials.
 _END, _LOOSE = 1 - 1e-7, 1e3
