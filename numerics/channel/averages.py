@@ -178,6 +178,12 @@ class Channel(Protocol):
     def derivative(self, q: Array) -> Array | None:
         """Mean of dG[i, j]/dq[k, l] by posterior moments, shape (P, P, P, P); None where G is smooth."""
 
+    def coarse(self, q: Array) -> tuple[Averages, Array] | None:
+        """Averages of few digits, which state what they are off by, and their derivative; None where none are cheaper.
+
+        They lead an iteration to where more digits are needed.
+        """
+
 
 @few_lines
 class ChannelBase(Channel):
@@ -217,6 +223,10 @@ class ChannelBase(Channel):
 
     def derivative(self, q: Array) -> Array | None:
         """None: differences serve."""
+        return None
+
+    def coarse(self, q: Array) -> tuple[Averages, Array] | None:
+        """None: no averages are cheaper."""
         return None
 
 

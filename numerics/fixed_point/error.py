@@ -265,10 +265,9 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: _Displaced
     found = balance.averages(x)
     way = x - point.x
     changed = displaced.rest(balance, x, found) - displaced.rest(balance, point.x, point.found)
-    slopes = balance.slopes(x, found.g.mean(axis=0))
-    if slopes is not None:
-        return _Point(x, found, slopes)
-    slopes = point.slopes
+    known = balance.slopes(x, found.g.mean(axis=0))
+    # Those of averages are known to few digits.
+    slopes = point.slopes if known is None else known
     if np.isfinite(changed).all() and np.abs(slopes @ way).max() > _TELLS:
         slopes = broyden(slopes, way, changed)
     return _Point(x, found, slopes)
@@ -277,7 +276,8 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: _Displaced
 def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...]]:
     """Newton steps with Broyden's updates, where what is left matters beside the error of the averages."""
     visited: list[Array] = []
-    share, before = _MUCH, math.inf
+    # What is left of averages that do not scatter is added to their error.
+    share, before = _MUCH if point.found.sampled else _LITTLE, math.inf
     # What jumps is solved for no further: what is left is part of the error.
     while balance.smooth and len(visited) < _POLISH:
         step = point.response @ _rest(balance, point.x, point.found)
@@ -287,11 +287,7 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
         # Of averages that do not scatter steps shrink to rounding.
         stalls = not point.found.sampled and len(visited) > 3 and length > 0.5 * before
         # From where the iteration leads away Newton's steps go to points that it does not come to.
-        if (
-            stalls
-            or _held(balance, point) <= 0
-            or (np.abs(step) <= np.maximum(share * sigma if point.found.sampled else 0.0, rounding)).all()
-        ):
+        if stalls or _held(balance, point) <= 0 or (np.abs(step) <= np.maximum(share * sigma, rounding)).all():
             break
         before, share = length, _LITTLE
         point = _stepped(balance, point, step, _Displaced())

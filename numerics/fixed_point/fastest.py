@@ -72,7 +72,14 @@ def _slopes(prior: Prior, qhat: Array) -> Array:
     return np.moveaxis(slopes.reshape(qhat.shape * 2), (0, 1), (2, 3))
 
 
-def fastest(channel: LinkChannel, q: Array, free: Array, prior: Prior = GAUSSIAN, alpha: float = 0.0) -> Fastest:
+def fastest(
+    channel: LinkChannel,
+    q: Array,
+    free: Array,
+    prior: Prior = GAUSSIAN,
+    alpha: float = 0.0,
+    coarse: bool = False,
+) -> Fastest:
     """Growth of small overlaps in the span of some directions of zero overlap.
 
     It is that of the operator (15) within them: where E[h | y, omega] vanishes along them, it does for every omega, and
@@ -88,12 +95,14 @@ def fastest(channel: LinkChannel, q: Array, free: Array, prior: Prior = GAUSSIAN
         Where it is not the same along all axes, F has other derivatives than one beside what is learned.
     alpha : float, optional
         At which q is a fixed point, for these.
+    coarse : bool, optional
+        By averages of few digits, where there are some: `linear` is then whether E[h | y, omega] may not vanish.
 
     References
     ----------
     troiani2025, (15)-(18).
     """
-    averages, operators = channel.operator(q)
+    averages, operators = channel.coarse_operator(q) if coarse else channel.operator(q)
     if q.any() and not prior.isotropic:
         slopes = _slopes(prior, alpha * averages.g.mean(axis=0))
         operators = np.einsum("ijab,rabkl->rijkl", slopes, operators)
@@ -102,7 +111,7 @@ def fastest(channel: LinkChannel, q: Array, free: Array, prior: Prior = GAUSSIAN
     error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))
     matrix = operators.mean(axis=0)
     size = float(np.linalg.norm(linear))
-    if size > max(_SURELY, _SIGMAS * float(np.linalg.norm(error))):
+    if size > max(_SURELY, 0.0 if coarse else _SIGMAS * float(np.linalg.norm(error))):
         return Fastest(True, np.inf, 0.0, free @ linear @ free.T / size, matrix)
     norm, direction = leading_direction(np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free), 0.0)
     full = free @ direction @ free.T

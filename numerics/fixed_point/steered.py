@@ -8,11 +8,14 @@ diagonal alone steps are of logit q, in which growth from zero and the way to re
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channel.averages import Averages
 from .balance import AT_RECOVERY, RECOVERED, Entries, free_entries, least_and_largest
+from .newton import broyden
 from .postprocess import postprocess
 from .state import Problem, Solution, State, Tolerance
 
@@ -26,6 +29,10 @@ _CONTRACTS = 1 - 1e-9
 _LONGEST = math.log(8.0)
 # Step, of q or its logit, that is short: the next one would be as its square.
 _SETTLED = 1e-5
+# Share of a step that averages of few digits may be short by, to take it.
+_LED = 0.25
+# Distance of two points, over that to the ends of the range, from which on the slope between them is used.
+_NEAR = 0.05
 # What falls below this on its way to zero has died out.
 _DEAD = 1e-8
 # Beyond the plain step, overlaps may shrink by this factor, and what is left to 1 by that one.
@@ -51,12 +58,57 @@ def _step(slopes: Array, move: Array, longest: float) -> Array:
     return np.asarray(step * min(1.0, max(longest, plain) / float(np.abs(step).max())))
 
 
-def _logit_step(x: Array, fx: Array, inner: Array) -> tuple[Array, Array]:
-    """Step of logit x, and where it leads."""
+def _logit_step(x: Array, fx: Array, inner: Array) -> Array:
+    """Step of logit x."""
     image = np.clip(fx, 1e-300, 1 - 1e-16)
     slopes = inner * (x * (1 - x)) / (image * (1 - image))[:, None] - np.eye(len(x))
-    step = _step(slopes, np.log(image / (1 - image)) - np.log(x / (1 - x)), _LONGEST)
-    return step, np.minimum(1 / (1 + np.exp(-(np.log(x / (1 - x)) + step))), RECOVERED)
+    return _step(slopes, np.log(image / (1 - image)) - np.log(x / (1 - x)), _LONGEST)
+
+
+class _Place(NamedTuple):
+    """Free entries, averages there, where the plain step leads, its slopes, and whether all are on the diagonal."""
+
+    x: Array
+    averages: Averages
+    fx: Array
+    inner: Array
+    diagonal: bool
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Entries that have died out."""
+        return np.asarray((np.abs(self.x) < _DEAD) & (self.fx < self.x))
+
+    @property
+    def recovered(self) -> NDArray[np.bool_]:
+        """Entries that stay at the last overlap that is resolved."""
+        return np.asarray((self.x >= AT_RECOVERY) & (self.fx > RECOVERED))
+
+    @property
+    def moving(self) -> NDArray[np.bool_]:
+        """Entries that do not stay where they are."""
+        return ~(self.ended | self.recovered) if self.diagonal else np.ones(len(self.x), dtype=bool)
+
+    @property
+    def residual(self) -> float:
+        """Length of the plain step."""
+        return float(np.abs(self.fx - self.x)[self.moving].max(initial=0.0))
+
+    def step(self, fx: Array | None = None) -> Array:
+        """Step of the entries that move, of their logits on the diagonal alone; also to where others would lead."""
+        fx = self.fx if fx is None else fx
+        if not self.diagonal:
+            return _step(self.inner - np.eye(len(self.x)), fx - self.x, float(np.abs(self.x).max()))
+        moving = self.moving
+        return _logit_step(self.x[moving], fx[moving], self.inner[np.ix_(moving, moving)])
+
+    @property
+    def moved(self) -> Array:
+        """Where steps of logits lead."""
+        x, moving = self.x.copy(), self.moving
+        logit = np.log(x[moving] / (1 - x[moving])) + self.step()
+        x[moving] = np.minimum(1 / (1 + np.exp(-logit)), RECOVERED)
+        return x
 
 
 @dataclass(frozen=True)
@@ -90,41 +142,61 @@ class Steered:
         problem = self.problem
         q = problem.overlap(state.free, x)
         x = q[state.entries]
-        # The slopes first: averages with them give those without.
-        slopes = problem.averages.derivative(q)
-        averages = problem.averages(q)
-        assert slopes is not None
-        g = averages.g.mean(axis=0)
-        fx = problem.image(g)[state.entries]
-        diagonal = all(i == j for i, j in state.free)
-        # What has died out, or is recovered, stays where it is.
-        ended = (np.abs(x) < _DEAD) & (fx < x)
-        recovered = (x >= AT_RECOVERY) & (fx > RECOVERED)
-        moving = ~(ended | recovered) if diagonal else np.ones(len(x), dtype=bool)
-        residual = float(np.abs(fx - x)[moving].max(initial=0.0))
-        known = x[moving].max(initial=0.0) if diagonal else float(np.linalg.eigvalsh(q)[-1])
+        at = self._led(state, q, x)
+        sure = at is not None
+        if at is None:
+            # The slopes first: averages with them give those without.
+            slopes = problem.averages.derivative(q)
+            assert slopes is not None
+            at = self._at(state, x, problem.averages(q), slopes)
+        known = x[at.moving].max(initial=0.0) if at.diagonal else float(np.linalg.eigvalsh(q)[-1])
         allowed = problem.tolerance.value * (1 - known if problem.relative else 1.0)
         state = replace(
-            state.visited(q, averages),
-            residual=residual,
-            path=(*state.path, (x, averages)),
+            state.visited(q, at.averages),
+            residual=at.residual,
+            path=(*state.path, (x, at.averages)),
             tolerance=Tolerance(allowed),
         )
+        if sure:
+            return state, self._next(state, at)
         size = sum(i == j for i, j in state.free)
-        if not moving.any() or recovered[:size].all():
+        if not at.moving.any() or at.recovered[:size].all():
             return replace(state, converged=True), x
-        balance = problem.balance(state.free)
-        # F' of the free entries.
-        inner = np.eye(len(x)) + balance.pull(x) @ balance.slopes_from(slopes, x, g)
-        if diagonal:
-            moved = x.copy()
-            step, moved[moving] = _logit_step(x[moving], fx[moving], inner[np.ix_(moving, moving)])
-        else:
-            step = _step(inner - np.eye(len(x)), fx - x, float(np.abs(x).max()))
-            moved = self._trusted(state.free, x + step, fx)
         # Where the plain step is short, Newton's may be long.
-        settled = bool(residual <= allowed and np.abs(step).max() <= _SETTLED)
-        return replace(state, converged=settled), x if settled else moved
+        settled = bool(at.residual <= allowed and np.abs(at.step()).max() <= _SETTLED)
+        return replace(state, converged=settled), x if settled else self._next(state, at)
+
+    def _led(self, state: State, q: Array, x: Array) -> "_Place | None":
+        """What averages of few digits give at q, where they decide the step; None where more digits are needed."""
+        found = self.problem.averages.coarse(q)
+        if found is None:
+            return None
+        at = self._at(state, x, *found)
+        if not at.moving.any() or at.recovered.any():
+            return None
+        step, ends = at.step(), self.problem.image(found[0].g)[:, *state.entries]
+        off = max(float(np.abs(at.step(end) - step).max()) for end in ends)
+        return at if off <= _LED * float(np.abs(step).max()) else None
+
+    def _at(self, state: State, x: Array, averages: Averages, slopes: Array) -> "_Place":
+        """Plain steps at x, and their slopes."""
+        problem, g = self.problem, averages.g.mean(axis=0)
+        balance = problem.balance(state.free)
+        inner = np.eye(len(x)) + balance.pull(x) @ balance.slopes_from(slopes, x, g)
+        fx = problem.image(g)[state.entries]
+        if not averages.method:
+            # Slopes are known to few digits; those between points that are near each other are better.
+            for before, known in state.path:
+                way = x - before
+                if not known.method and 0 < np.abs(way).max() <= _NEAR * balance.room(x).min():
+                    inner = broyden(inner, way, fx - problem.image(known.g.mean(axis=0))[state.entries])
+        return _Place(x, averages, fx, inner, all(i == j for i, j in state.free))
+
+    def _next(self, state: State, at: "_Place") -> Array:
+        """The next point."""
+        if at.diagonal:
+            return at.moved
+        return self._trusted(state.free, at.x + at.step(), at.fx)
 
     def postprocess(self, state: State) -> Solution:
         """Fixed point with its error; it is solved for further where that matters."""

@@ -17,7 +17,7 @@ from ..core.shown import few_lines
 from .label_noise import LabelNoise, labels_of
 from .link_regions import Part, Region, joined
 
-__all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "load_source"]
+__all__ = ["FORMAT", "LinkKernel", "Loaded", "Part", "Region", "load_link", "load_source"]
 
 Array = NDArray[np.float64]
 
@@ -200,6 +200,21 @@ class LinkKernel:
             kernel_hash=hashlib.sha256(f"{self.kernel_hash} {probability!r}".encode()).hexdigest(),
             label_noise=LabelNoise(probability, labels),
         )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A kernel, which equals any other that was loaded from the same source and has the same noise."""
+
+    source: bytes
+    noise: float
+    replaced: float
+    kernel: LinkKernel = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, kernel: LinkKernel) -> "Loaded":
+        """The kernel as a key of what is kept for it."""
+        return cls(kernel.source, kernel.noise, kernel.replaced, kernel)
 
 
 def load_link(path: Path) -> LinkKernel:

@@ -86,7 +86,7 @@ def _slabs(rule: FibredRule, axes: list[Axis], second: bool) -> Iterator[list[Ax
     """Parts of the grid along its first axis, where noise mixes more sums than are held at once."""
     first, size = axes[0], math.prod(axis.size for axis in axes)
     moments = 1 + len(axes) + second * len(axes) * (len(axes) + 1) // 2
-    held = size * moments * (len(rule.fibres) if rule.mixing else 1)
+    held = size * moments * (len(rule.nodes.measure) if rule.mixing else 1)
     most = max(1, first.size // math.ceil(held / _HELD))
     for begin in range(0, first.size, most):
         yield [first.part(begin, min(begin + most, first.size)), *axes[1:]]

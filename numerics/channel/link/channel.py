@@ -7,6 +7,7 @@ groups by randomised quasi-Monte Carlo over (omega, h), with posterior sums over
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...model.link_symmetry import couplings
 from ...model.links import LinkKernel, Part
 from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
 from .entries import same_token
-from .fibres import FibreGroup, Resolved
+from .fibres import FibreAverages, FibreGroup, Resolved
 from .scalar_noise import OfOne, scalar_link
 from .scores import SampledGroup, Sizes
 
@@ -155,6 +156,20 @@ class LinkChannel(ChannelBase):
             self._add_operator(fibres, fibres.slopes(q)[None], matrix)
         return self._exchanged(matrix)[0]
 
+    def coarse(self, q: Array) -> tuple[Averages, Array] | None:
+        """Averages by coarse rules over fibres, and their derivative; None where others take most of the time."""
+        if self._sampled or not self._fibres:
+            return None
+        slopes = self.derivative(q)
+        assert slopes is not None
+        return replace(self._averages(q, second=False, coarse=True)[0], method="few digits"), slopes
+
+    def coarse_operator(self, q: Array) -> tuple[Averages, Array]:
+        """Averages and the operator (15) at q, of few digits where rules over fibres have fewer."""
+        averages, matrix = self._averages(q, second=True, coarse=not self._sampled)
+        assert matrix is not None
+        return averages, matrix
+
     def log_density(self, q: Array) -> Array | None:
         """E log Z_out by two resolutions, shape (2,), up to a constant; None where a group is sampled."""
         if self._sampled:
@@ -176,7 +191,7 @@ class LinkChannel(ChannelBase):
         along.ravel()[list(scalar.places)] = scalar.direction
         return float(np.clip((along @ q * along).sum(), 0.0, None)), along
 
-    def _averages(self, q: Array, second: bool) -> tuple[Averages, Array | None]:
+    def _averages(self, q: Array, second: bool, coarse: bool = False) -> tuple[Averages, Array | None]:
         p = self.model.indices
         q = np.where(self.mask, q, 0.0)
         g, bias = np.zeros((self.replicas, p, p)), np.zeros((p, p))
@@ -184,7 +199,8 @@ class LinkChannel(ChannelBase):
         for scalar in self._scalar:
             self._add_scalar(scalar, q, g, bias, matrix)
         for fibres in self._fibres:
-            self._add_fibres(fibres, q, g, bias, matrix)
+            found = fibres.coarse(q, second) if coarse else fibres(q, second)
+            self._add_fibres(fibres, found, g, bias, matrix)
         for group in self._sampled:
             self._add_sampled(group, q, g, bias, matrix)
         g, bias = (np.mean([x[..., o, :][..., o] for o in self._exchanges], axis=0) for x in (g, bias))
@@ -216,8 +232,7 @@ class LinkChannel(ChannelBase):
             ends = interval(changes[1], changes[0]) + np.array([-off, off])
             matrix += changes[1] * outer if self.sampled else np.multiply.outer(ends, outer)
 
-    def _add_fibres(self, group: FibreGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
-        found = group(q, matrix is not None)
+    def _add_fibres(self, group: FibreGroup, found: FibreAverages, g: Array, bias: Array, matrix: Array | None) -> None:
         place, pairs = same_token(group.entries, self.model.indices)
         scores = _ends(found.score, self.sampled, len(g))
         for a, b in pairs:

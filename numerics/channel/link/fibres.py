@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...core.blas import one_blas_thread
 from ...core.errors import NotServedError
-from ...model.links import LinkKernel, Part
-from ...posterior.link.fibred import FibredRule, Steps, best_plan, fibred_rule
+from ...model.links import LinkKernel, Loaded, Part
+from ...posterior.link.fibred import Fibration, FibredRule, Steps, best_plan
 from ..averages import ROUNDING, matrix_root
 from .axes import scaled
 from .blurred import Blurred, averages
@@ -98,42 +98,16 @@ class FibreGroup:
             raise NotServedError(f"{len(self.entries)} entries of h belong together, and fibres are resolved of 3")
         self._tolerance = _TOLERANCE[len(self.entries)] if tolerance is None else tolerance
         self._flips = tuple({tuple(flip[e] for e in self.entries) for flip in kernel.flips})
-        plan = best_plan(kernel, part)
-
-        def rule(steps: Steps) -> FibredRule:
-            return fibred_rule(kernel, part, steps._replace(plan=plan), noise)
+        found = _founded(Loaded.of(kernel), self.entries, noise)
 
         def limits(ratios: Ratios) -> tuple[Resolved, Resolved]:
             return tangents(part.regions[0], self.entries, np.array(ratios))
 
-        self._rule = lru_cache(maxsize=8)(rule)
+        self._rule = lru_cache(maxsize=8)(partial(found.fibration.rule, noise=noise))
         self._tangents = lru_cache(maxsize=8)(limits) if _smooth(part, noise) else None
         self._kept: dict[tuple[bytes, Resolution], Blurred] = {}
-        within, self.solved = self._resolved(RESOLUTIONS[_CHOSEN[len(self.entries)]])
-        self._resolutions = tuple(resolution.within(within) for resolution in RESOLUTIONS)
-
-    def _resolved(self, chosen: Resolution) -> tuple[float, float]:
-        """Factor of the steps within the fibres that gives the moments of h, and the entries that the outputs fix."""
-        unit = np.ones(len(self.entries))
-        best: tuple[float, FibredRule] | None = None
-        for halvings in range(_HALVINGS):
-            within = 0.5**halvings
-            try:
-                rule = self._rule(chosen.within(within).steps(unit))
-            except NotServedError:
-                if best is None:
-                    raise
-                break
-            # Where halves do not pay, the steps over the outputs or the ends of the fibres matter.
-            if best is not None and rule.defect > _PAYS * best[1].defect:
-                break
-            best = within, rule
-            if rule.defect < _RESOLVED[len(unit)]:
-                break
-        assert best is not None
-        if best[1].defect > _UNRESOLVED:
-            raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
-        return best[0], best[1].solved
+        self.solved = found.solved
+        self._resolutions = tuple(resolution.within(found.within) for resolution in RESOLUTIONS)
 
     def _left(self, q: Array) -> Array:
         """Covariance of h given omega at the overlap q."""
@@ -151,11 +125,23 @@ class FibreGroup:
             change = _resolved_by(changes, found[-1].defect, left)
         return FibreAverages(_resolved_by([one.score for one in found], found[-1].defect, left), change)
 
+    def coarse(self, q: Array, second: bool) -> FibreAverages:
+        """Averages by the resolution of slopes, off by less than they differ from those by the one before it."""
+        left = self._left(q)
+        if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
+            return self._extrapolated(left, second, coarse=True)
+        # With the slopes, which are wanted, too.
+        before, fine = self._pair(left, second)
+        change = None
+        if second and fine.change is not None and before.change is not None:
+            change = Resolved(fine.change, np.abs(fine.change - before.change))
+        return FibreAverages(Resolved(fine.score, np.abs(fine.score - before.score)), change)
+
     def slopes(self, q: Array) -> Array:
         """E of products of two entries of dg/domega, to the few digits that a step of Newton's method takes."""
         left = self._left(q)
         if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
-            found = self(q, True).change
+            found = self._extrapolated(left, True, coarse=True).change
             assert found is not None
             return found.value
         change = self._latest(left, self._resolutions[_SLOPES], True).change
@@ -203,10 +189,16 @@ class FibreGroup:
         with one_blas_thread():
             return averages(self._rule(resolution.steps(finer)), of_omega, resolution.grid, second, self._flips)
 
-    def _extrapolated(self, left: Array, second: bool) -> FibreAverages:
+    def _pair(self, left: Array, second: bool) -> list[Blurred]:
+        """Averages by the resolution of slopes, with these, after those by the one before it."""
+        fine = self._latest(left, self._resolutions[_SLOPES], True)
+        return [self._latest(left, self._resolutions[_SLOPES - 1], second), fine]
+
+    def _extrapolated(self, left: Array, second: bool, coarse: bool = False) -> FibreAverages:
         """Averages where less is left of h than grids resolve, from those where multiples of it are left."""
         ladder = Ladder.of(left, _LEAST[len(left)])
-        pairs = [self._series(rung, second, _EXTRAPOLATED)[-2:] for rung in ladder.rungs]
+        series = self._pair if coarse else partial(self._series, tolerance=_EXTRAPOLATED)
+        pairs = [series(rung, second)[-2:] for rung in ladder.rungs]
         limit, of_change = self._limits(ladder)
         score = ladder.average([(coarse.score, fine.score) for coarse, fine in pairs], limit)
         changes = [(c.change, f.change) for c, f in pairs if c.change is not None and f.change is not None]
@@ -218,6 +210,46 @@ class FibreGroup:
             return None, None
         ratios = np.round(ladder.left / ladder.at, 9)
         return self._tangents(tuple(map(tuple, ratios.tolist())))
+
+
+class _Founded(NamedTuple):
+    """What all averages over some fibres begin with.
+
+    `within` is the factor of the steps within the fibres that gives the moments of h, `solved` the number of entries
+    that the outputs fix on average.
+    """
+
+    fibration: Fibration
+    within: float
+    solved: float
+
+
+@lru_cache(maxsize=32)
+def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded:
+    """How the fibres of a part of a link are resolved: found once in a process."""
+    kernel = loaded.kernel
+    part = next(part for part in kernel.parts if tuple(sorted(part.entries)) == entries)
+    fibration = Fibration(kernel, part, best_plan(kernel, part))
+    chosen, unit = RESOLUTIONS[_CHOSEN[len(entries)]], np.ones(len(entries))
+    best: tuple[float, FibredRule] | None = None
+    for halvings in range(_HALVINGS):
+        within = 0.5**halvings
+        try:
+            rule = fibration.rule(chosen.within(within).steps(unit), noise)
+        except NotServedError:
+            if best is None:
+                raise
+            break
+        # Where halves do not pay, the steps over the outputs or the ends of the fibres matter.
+        if best is not None and rule.defect > _PAYS * best[1].defect:
+            break
+        best = within, rule
+        if rule.defect < _RESOLVED[len(unit)]:
+            break
+    assert best is not None
+    if best[1].defect > _UNRESOLVED:
+        raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
+    return _Founded(fibration, best[0], best[1].solved)
 
 
 def _smooth(part: Part, noise: float) -> bool:

@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from ...posterior.link.fibred import Nodes
+from ...posterior.link.nodes import Nodes
 from .axes import WINDOW, Axis
 from .blur import AXES, Grids, blur
 

@@ -33,6 +33,14 @@ class RotatedLink(ChannelBase):
         found = self.channel.derivative(a @ q @ a.T)
         return None if found is None else np.einsum("ijkl,ia,jb,kc,ld->abcd", found, a, a, a, a)
 
+    def coarse(self, q: Array) -> tuple[Averages, Array] | None:
+        """Averages of few digits and their derivative along these axes."""
+        a = self.axes
+        found = self.channel.coarse(a @ q @ a.T)
+        if found is None:
+            return None
+        return self._rotated(found[0]), np.einsum("ijkl,ia,jb,kc,ld->abcd", found[1], a, a, a, a)
+
     def _rotated(self, found: Averages) -> Averages:
         a = self.axes
         return replace(found, g=a.T @ found.g @ a, bias=np.abs(a.T) @ found.bias @ np.abs(a))

@@ -6,7 +6,7 @@ Fibres are points, curves, surfaces or, where the output is discrete, all of a r
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,12 +19,13 @@ from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
 from ...quadrature.rules import normal_qmc
 from .mixing import MOST, LabelMixing, Mixing, gaussian_mixing
+from .nodes import Bundle, Nodes, defect_of, joined
 from .outputs import output_edges, output_rule
 from .quadrature import Piece, by_label, pieces
 from .rules import AnalyticRule, normal_density
 from .work import Work
 
-__all__ = ["Fibre", "FibredRule", "Nodes", "Plan", "Steps", "best_plan", "fibred_rule"]
+__all__ = ["Fibration", "FibredRule", "Plan", "Steps", "best_plan"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -57,65 +58,22 @@ class Plan(NamedTuple):
 class Steps(NamedTuple):
     """Steps of the rule over the outputs, and along each entry within the fibres, as of `AnalyticRule`.
 
-    Where there is noise, `noise` are those of its density, in its standard deviations. `plan` is how all pieces are
-    integrated.
+    Where there is noise, `noise` are those of its density, in its standard deviations.
     """
 
     outer: float
     inner: tuple[float, ...]
     noise: float
-    plan: Plan = Plan()
 
     def along(self, piece: Piece, entries: Sequence[int]) -> AnalyticRule:
         """Rule along some entries of a piece."""
         return AnalyticRule(min((self.inner[piece.scope.index(entry)] for entry in entries), default=1.0))
 
 
+# Each piece by an order of its own.
+_EACH = Plan()
 # Steps by which plans are told apart, by the number of entries.
 _COARSE = {1: 0.36, 2: 0.2, 3: 0.36}
-
-
-class Fibre(NamedTuple):
-    """Nodes of one output.
-
-    Attributes
-    ----------
-    points : ndarray, shape (n, k)
-        Entries of h.
-    weight : ndarray, shape (n,)
-        With the density of N(0, I), over the slope, times the weight of the output.
-    measure : float
-        Weight of the output: its share is the density of the output times this.
-    solved : int
-        Entries of h that the output fixes up to finitely many choices.
-    output : float
-        The output, NaN where there are several.
-    """
-
-    points: Array
-    weight: Array
-    measure: float
-    solved: int
-    output: float = math.nan
-
-
-class Nodes(NamedTuple):
-    """Nodes of all fibres, one fibre after the other.
-
-    Attributes
-    ----------
-    points : ndarray, shape (n, k)
-    weight : ndarray, shape (n,)
-    ends : ndarray of int, shape (fibres + 1,)
-        Where the nodes of each fibre begin.
-    measure : ndarray, shape (fibres,)
-        Weights of the outputs.
-    """
-
-    points: Array
-    weight: Array
-    ends: IntArray
-    measure: Array
 
 
 @dataclass(frozen=True)
@@ -124,69 +82,107 @@ class FibredRule:
 
     Attributes
     ----------
-    fibres : tuple of Fibre
+    nodes : Nodes
     defect : float
         Largest difference of its moments up to the second from those of N(0, I).
     mixing : Mixing, optional
         Of the fibres by the noise of the output, or of the labels.
     """
 
-    fibres: tuple[Fibre, ...]
+    nodes: Nodes
     defect: float
     mixing: Mixing | None = None
-
-    @cached_property
-    def nodes(self) -> Nodes:
-        """Nodes of all fibres together."""
-        ends = np.cumsum([0, *(len(fibre.weight) for fibre in self.fibres)])
-        points, weight = (np.concatenate([fibre[k] for fibre in self.fibres]) for k in range(2))
-        return Nodes(points, weight, ends, np.array([fibre.measure for fibre in self.fibres]))
 
     @property
     def solved(self) -> float:
         """Entries of h that the output fixes on average."""
-        if self.mixing is not None:
-            return 0.0
-        return float(sum(fibre.solved * fibre.weight.sum() for fibre in self.fibres))
+        return 0.0 if self.mixing is not None else float(self.nodes.solved @ self.nodes.mass)
 
 
-def fibred_rule(kernel: LinkKernel, part: Part, steps: Steps, noise: float = 0.0) -> FibredRule:
-    """Rule whose nodes are grouped by the outputs of one part of a link.
+class _Group(NamedTuple):
+    """Pieces of the outputs with one label: all of them one fibre, or the values over which one output varies.
 
-    Parameters
+    `edges` and `drawn` are those of `output_rule`; none where no output varies.
+    """
+
+    pieces: tuple[Piece, ...]
+    output: float
+    moving: bool
+    edges: Array = np.zeros(0)
+    drawn: Array = np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Fibration:
+    """The fibres of one part of a link: what its rules by all steps share.
+
+    Attributes
     ----------
     kernel : LinkKernel
         Without Gaussian noise.
     part : Part
         Of this kernel, of at most three entries.
-    steps : Steps
-    noise : float
-        Variance of the noise of the output.
+    plan : Plan
+        How all pieces are integrated.
 
     Raises
     ------
     NotServedError
         More entries, or outputs that vary together, or no closed form of the fibres; the message says which.
     """
-    scope = tuple(sorted(part.entries))
-    made = pieces(part.regions, kernel.size, scope, {}, Work(kernel.text))
-    for piece in made:
-        piece.check()
-    widest = steps.noise * math.sqrt(noise) if noise else math.inf
-    with np.errstate(all="ignore"):
-        found = list(_fibres(kernel, made, steps, widest))
-    total = sum(float(fibre.weight.sum()) for fibre in found)
-    least = _LEAST[len(scope)]
-    kept = [_trimmed(fibre, least) for fibre in found if len(found) * fibre.weight.sum() > least * total]
-    if not kept:
-        raise NotServedError("no node of a rule for h gives an output")
-    mixing: Mixing | None = None
-    if noise:
-        kept.sort(key=lambda fibre: fibre.output)
-        mixing = gaussian_mixing([fibre.output for fibre in kept], steps.noise, math.sqrt(noise))
-    elif kernel.label_noise is not None:
-        mixing = LabelMixing(kernel.label_noise.mixed(np.eye(len(kept))))
-    return FibredRule(tuple(kept), _defect(kept), mixing)
+
+    kernel: LinkKernel
+    part: Part
+    plan: Plan = _EACH
+
+    @property
+    def scope(self) -> tuple[int, ...]:
+        """Entries of h."""
+        return tuple(sorted(self.part.entries))
+
+    def rule(self, steps: Steps, noise: float = 0.0) -> FibredRule:
+        """Rule whose nodes are grouped by the outputs, for this variance of the noise of the output."""
+        widest = steps.noise * math.sqrt(noise) if noise else math.inf
+        with np.errstate(all="ignore"):
+            found = [self._bundle(group, steps, widest) for group in self._groups]
+        nodes = joined(found, _LEAST[len(self.scope)], sort=bool(noise))
+        mixing: Mixing | None = None
+        if noise:
+            mixing = gaussian_mixing(nodes.output, steps.noise, math.sqrt(noise))
+        elif self.kernel.label_noise is not None:
+            mixing = LabelMixing(self.kernel.label_noise.mixed(np.eye(len(nodes.measure))))
+        return FibredRule(nodes, defect_of(nodes), mixing)
+
+    @cached_property
+    def _groups(self) -> tuple[_Group, ...]:
+        """Pieces by label, and where their outputs lie."""
+        made = pieces(self.part.regions, self.kernel.size, self.scope, {}, Work(self.kernel.text))
+        for piece in made:
+            piece.check()
+        with np.errstate(all="ignore"):
+            return tuple(found for label, group in by_label(made) if (found := self._group(label, group)) is not None)
+
+    def _group(self, label: tuple[float | None, ...], found: Sequence[Piece]) -> _Group | None:
+        found = [piece for piece in found if piece.free_mass > 0]
+        moving = [number for number, value in enumerate(label) if value is None]
+        if not found:
+            return None
+        if len(moving) > 1:
+            raise NotServedError(f"{len(moving)} outputs vary together")
+        output = float(label[0]) if len(label) == 1 and label[0] is not None else math.nan
+        if not moving:
+            return _Group(tuple(found), output, False)
+        found = self.plan.of([replace(piece, output=moving[0]) for piece in found])
+        return _Group(tuple(found), output, True, output_edges(found), _drawn(self.kernel, found))
+
+    def _bundle(self, group: _Group, steps: Steps, widest: float) -> Bundle:
+        """Fibres of all outputs of a group, before what carries nothing is left out."""
+        work = Work(self.kernel.text)
+        group = group._replace(pieces=tuple(replace(piece, work=work) for piece in group.pieces))
+        if group.moving:
+            return _moving(group, steps, widest)
+        points, weight = (np.concatenate(c) for c in zip(*(_cell(p, steps) for p in group.pieces), strict=True))
+        return Bundle(points, weight, np.zeros(len(weight), np.int64), np.ones(1), np.array([group.output]), 0)
 
 
 def best_plan(kernel: LinkKernel, part: Part) -> Plan:
@@ -197,30 +193,12 @@ def best_plan(kernel: LinkKernel, part: Part) -> Plan:
     if len(scope) == _BY_CHARTS and made and all(len(piece.solvable) == _BY_CHARTS for piece in made):
         choice.append(Plan(shared=True))
     if len(choice) < 2:
-        return Plan()
+        return _EACH
     found, step = {}, _COARSE[len(scope)]
     for plan in choice:
         with suppress(NotServedError):
-            found[plan] = fibred_rule(kernel, part, Steps(step, (step,) * len(scope), 1.0, plan)).defect
-    return min(found, key=found.__getitem__, default=Plan())
-
-
-def _fibres(kernel: LinkKernel, made: Sequence[Piece], steps: Steps, widest: float) -> Iterator[Fibre]:
-    """Fibres of all outputs, before what carries nothing is left out."""
-    for label, group in by_label(made):
-        group = [piece for piece in group if piece.free_mass > 0]
-        moving = [number for number, value in enumerate(label) if value is None]
-        if not group:
-            continue
-        if not moving:
-            parts = [_cell(piece, steps) for piece in group]
-            points, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-            output = float(label[0]) if len(label) == 1 and label[0] is not None else math.nan
-            yield Fibre(points, weight, 1.0, 0, output)
-        elif len(moving) == 1:
-            yield from _moving(kernel, [replace(piece, output=moving[0]) for piece in group], steps, widest)
-        else:
-            raise NotServedError(f"{len(moving)} outputs vary together")
+            found[plan] = Fibration(kernel, part, plan).rule(Steps(step, (step,) * len(scope), 1.0)).defect
+    return min(found, key=found.__getitem__, default=_EACH)
 
 
 def _cell(piece: Piece, steps: Steps) -> tuple[Array, Array]:
@@ -243,32 +221,27 @@ def _with_free(
     return np.stack([np.broadcast_to(values[e], weight.shape) for e in piece.rest], axis=1), rows, weight
 
 
-def _moving(kernel: LinkKernel, group: Sequence[Piece], steps: Steps, widest: float) -> Iterator[Fibre]:
+def _moving(group: _Group, steps: Steps, widest: float) -> Bundle:
     """Fibres of the one output that varies, no further apart than `widest`."""
-    group = steps.plan.of(group)
-    y, measure = output_rule(output_edges(group), _drawn(kernel, group), steps.outer, widest)
+    y, measure = output_rule(group.edges, group.drawn, steps.outer, widest)
     if len(y) > MOST:
         raise NotServedError(f"steps of {widest:.2g} between its outputs take more than {MOST} of them")
-    gathered: list[list[tuple[Array, Array]]] = [[] for _ in y]
+    parts: list[tuple[Array, IntArray, Array]] = []
     count = 0
-    for piece in group:
+    for piece in group.pieces:
         for level in piece.levels(y, steps.along(piece, piece.active)):
             there = level.weight > 0
             values = {e: np.broadcast_to(v, there.shape)[there] for e, v in level.values.items()}
-            points, rows, weight = _with_free(piece, values, level.rows[there], level.weight[there], steps)
-            count += len(weight)
+            parts.append(_with_free(piece, values, level.rows[there], level.weight[there], steps))
+            count += len(parts[-1][2])
             if count > _MOST_NODES:
                 raise NotServedError(f"its fibres need more than {_MOST_NODES} nodes")
-            order = np.argsort(rows, kind="stable")
-            ends = np.searchsorted(rows[order], np.arange(len(y) + 1))
-            for number in np.flatnonzero(np.diff(ends)):
-                own = order[ends[number] : ends[number + 1]]
-                gathered[number].append((points[own], weight[own] * measure[number]))
-    alone = len(group[0].label) == 1
-    for parts, value, size in zip(gathered, y, measure, strict=True):
-        if parts:
-            points, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-            yield Fibre(points, weight, float(size), 1, float(value) if alone else math.nan)
+    first = group.pieces[0]
+    nothing = np.zeros((0, len(first.rest))), np.zeros(0, np.int64), np.zeros(0)
+    points, rows, weight = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
+    return Bundle(
+        points, weight * measure[rows], rows, measure, y if len(first.label) == 1 else np.full(len(y), math.nan), 1
+    )
 
 
 def _drawn(kernel: LinkKernel, group: Sequence[Piece]) -> Array:
@@ -283,17 +256,3 @@ def _drawn(kernel: LinkKernel, group: Sequence[Piece]) -> Array:
         found.append(np.broadcast_to(piece.value(h), h[0].shape)[inside])
     values = np.sort(np.concatenate(found))
     return values[np.isfinite(values)]
-
-
-def _trimmed(fibre: Fibre, least: float) -> Fibre:
-    """Without the nodes that carry nothing."""
-    keep = len(fibre.weight) * fibre.weight > least * fibre.weight.sum()
-    return fibre._replace(points=fibre.points[keep], weight=fibre.weight[keep])
-
-
-def _defect(fibres: Sequence[Fibre]) -> float:
-    """Largest difference of moments up to the second from those of N(0, I)."""
-    zero = sum(float(fibre.weight.sum()) for fibre in fibres) - 1
-    first = np.sum([fibre.weight @ fibre.points for fibre in fibres], axis=0)
-    second = np.sum([(fibre.points.T * fibre.weight) @ fibre.points for fibre in fibres], axis=0)
-    return float(max(abs(zero), np.abs(first).max(), np.abs(second - np.eye(len(second))).max()))

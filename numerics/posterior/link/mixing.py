@@ -1,7 +1,7 @@
 """What noise makes of the outputs of a rule: densities of what is seen, given the output of each fibre."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -82,9 +82,8 @@ class GaussianMixing(NamedTuple):
             yield slice(low, high), np.exp(-0.5 * z * z) / (self.sigma * math.sqrt(2 * math.pi))
 
 
-def gaussian_mixing(outputs: Sequence[float], step: float, sigma: float) -> GaussianMixing:
+def gaussian_mixing(without: Array, step: float, sigma: float) -> GaussianMixing:
     """Mixing of fibres by ascending output, by steps in standard deviations of the noise."""
-    without = np.array(outputs)
     if np.isnan(without).any():
         raise NotServedError("outputs with noise belong together")
     # Outputs that lie far apart from all others need no values between them.

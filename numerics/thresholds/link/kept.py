@@ -1,22 +1,11 @@
 """Thresholds of links that are asked for again: every fixed point of a link begins with the same one."""
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ...model.links import LinkKernel
+from ...model.links import LinkKernel, Loaded
 from .thresholds import LinkThreshold, threshold
 
 __all__ = ["kept_threshold"]
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """A kernel, which equals any other that was loaded from the same source and has the same noise."""
-
-    source: bytes
-    noise: float
-    replaced: float
-    kernel: LinkKernel = field(compare=False, repr=False)
 
 
 def kept_threshold(kernel: LinkKernel) -> LinkThreshold | None:
@@ -31,11 +20,11 @@ def kept_threshold(kernel: LinkKernel) -> LinkThreshold | None:
     LinkThreshold or None
         What `threshold` returns. Others share it: its eigenvector cannot be written.
     """
-    return _of(_Loaded(kernel.source, kernel.noise, kernel.replaced, kernel))
+    return _of(Loaded.of(kernel))
 
 
 @lru_cache(maxsize=128)
-def _of(loaded: _Loaded) -> LinkThreshold | None:
+def _of(loaded: Loaded) -> LinkThreshold | None:
     try:
         found = threshold(loaded.kernel)
     except ValueError:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+import attnlimits as al
+from attnlimits.numerics.channel.link.channel import LinkChannel
+
 from .fibre_truths import check, group_of, radial
 
 Array = np.ndarray
@@ -108,3 +111,21 @@ def test_slopes_are_those_of_the_averages():
     difference = (group(q + change, False).score.value - group(q - change, False).score.value) / (2 * step)
     slopes = group.slopes(q)
     assert slopes[:, 0, :, 0] == pytest.approx(difference, rel=5e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("text", ["h[1]*h[2]", "tanh(h[1]) + tanh(h[2])", "sign(h[1]) + sign(h[2])", "Max(h[1], h[2])"])
+@pytest.mark.parametrize("known", [0.05, 0.5, 0.997])
+def test_averages_of_few_digits_state_what_they_are_off_by(text: str, known: float) -> None:
+    channel = LinkChannel(al.Link(text).kernel, samples=16, replicas=2, rng=np.random.default_rng(0))
+    q = known * np.eye(2)
+    found = channel.coarse(q)
+    assert found is not None
+    averages, slopes = found
+    fine = channel(q)
+    mean, off = averages.g.mean(axis=0), 0.5 * np.ptp(averages.g, axis=0) + averages.bias
+    assert (np.abs(mean - fine.g.mean(axis=0)) <= 1.01 * off + 0.5 * np.ptp(fine.g, axis=0) + fine.bias).all()
+    # A few digits: of the averages, and of their change with the overlap.
+    assert np.abs(off).max() <= 0.02 * np.abs(mean).max()
+    step = 1e-4 * (1 - known) * np.diag([1.0, 0.0])
+    change = (channel(q + step).g.mean(axis=0) - channel(q - step).g.mean(axis=0)) / (2 * step[0, 0])
+    assert np.abs(slopes[:, :, 0, 0] - change).max() <= 0.05 * np.abs(change).max()

@@ -2,6 +2,8 @@
 
 import math
 from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from scipy.special import iv, kv, ndtr
 import attnlimits as al
 from attnlimits.numerics.core.errors import NotServedError
 from attnlimits.numerics.model.links import LinkKernel
-from attnlimits.numerics.posterior.link.fibred import FibredRule, Plan, Steps, best_plan, fibred_rule
+from attnlimits.numerics.posterior.link.fibred import Fibration, FibredRule, Plan, Steps, best_plan
 from attnlimits.numerics.posterior.link.mixing import GaussianMixing
 
 
@@ -22,8 +24,22 @@ def kernel_of(text: str) -> LinkKernel:
 def rule_of(text: str, step: float = 0.15, noise: float = 0.0) -> FibredRule:
     kernel = kernel_of(text)
     (part,) = kernel.parts
-    steps = Steps(step, (step,) * len(part.entries), 0.4, best_plan(kernel, part))
-    return fibred_rule(kernel, part, steps, noise)
+    return Fibration(kernel, part, best_plan(kernel, part)).rule(Steps(step, (step,) * len(part.entries), 0.4), noise)
+
+
+class Fibre(NamedTuple):
+    points: np.ndarray
+    weight: np.ndarray
+    output: float
+    measure: float
+
+
+def fibres_of(rule: FibredRule) -> list[Fibre]:
+    points, weight, ends, measure, _, output = rule.nodes
+    found = [slice(*pair) for pair in pairwise(ends)]
+    return [
+        Fibre(points[own], weight[own], float(y), float(m)) for own, y, m in zip(found, output, measure, strict=True)
+    ]
 
 
 def normal(y: float, variance: float = 1.0) -> float:
@@ -65,7 +81,7 @@ def test_fibres_have_the_density_and_the_moments_of_their_output(text):
     density, square, off = CLOSED[text]
     rule = rule_of(text, 0.2)
     # Where there is mass: outputs far out and close to a critical value have few nodes.
-    likely = [fibre for fibre in rule.fibres if fibre.weight.sum() > 1e-3]
+    likely = [fibre for fibre in fibres_of(rule) if fibre.weight.sum() > 1e-3]
     assert len(likely) > 8
     for fibre in likely:
         found = fibre.weight.sum() / fibre.measure
@@ -77,13 +93,13 @@ def test_fibres_have_the_density_and_the_moments_of_their_output(text):
 
 def test_nodes_lie_on_the_fibre_of_their_output():
     rule = rule_of("h[1]**2 + h[2]**2")
-    for fibre in rule.fibres:
+    for fibre in fibres_of(rule):
         assert (fibre.points**2).sum(axis=1) == pytest.approx(np.full(len(fibre.points), fibre.output), rel=1e-9)
 
 
 def test_cells_of_a_discrete_output_have_their_orthant_probabilities():
     rule = rule_of("sign(h[1] + h[2]) + sign(h[1])")
-    mass = {fibre.output: fibre.weight.sum() for fibre in rule.fibres}
+    mass = {fibre.output: fibre.weight.sum() for fibre in fibres_of(rule)}
     # The angle between the two normals is a quarter turn's half.
     both = 0.25 + math.asin(math.sqrt(0.5)) / (2 * math.pi)
     assert mass == pytest.approx({2.0: both, 0.0: 1 - 2 * both, -2.0: both}, abs=1e-10)
@@ -99,7 +115,7 @@ def test_charts_that_share_a_circle_have_its_ends():
     kernel = kernel_of("h[1]**2 + h[2]**2")
     (part,) = kernel.parts
     alone, shared = (
-        fibred_rule(kernel, part, Steps(0.15, (0.15, 0.15), 1.0, plan)) for plan in (Plan((0, 1)), Plan(shared=True))
+        Fibration(kernel, part, plan).rule(Steps(0.15, (0.15, 0.15), 1.0)) for plan in (Plan((0, 1)), Plan(shared=True))
     )
     assert alone.defect > 1e-10
     assert shared.defect < 1e-13
@@ -110,7 +126,7 @@ def test_noise_mixes_the_fibres_into_the_density_of_noisy_outputs():
     rule = rule_of("h[1]**2 + h[2]**2", 0.1, noise=0.25)
     mixing = rule.mixing
     assert isinstance(mixing, GaussianMixing)
-    mass = np.array([fibre.weight.sum() for fibre in rule.fibres])
+    mass = rule.nodes.mass
     ((near, density),) = mixing.blocks(len(mixing.output))
     found = density @ mass[near]
     r = np.linspace(0, 12, 40001)
@@ -125,12 +141,12 @@ def test_noise_mixes_the_fibres_into_the_density_of_noisy_outputs():
 def test_what_no_rule_serves_is_refused_with_the_reason(text):
     kernel = kernel_of(text)
     with pytest.raises(NotServedError):
-        fibred_rule(kernel, kernel.parts[0], Steps(0.3, (0.3,) * kernel.size, 1.0))
+        Fibration(kernel, kernel.parts[0]).rule(Steps(0.3, (0.3,) * kernel.size, 1.0))
 
 
 def test_bessel_functions_are_the_averages_over_a_circle():
     # The mean of exp(k h_1) over the circle h_1^2 + h_2^2 = y is I_0(k sqrt(y)).
-    for fibre in rule_of("h[1]**2 + h[2]**2", 0.12).fibres:
+    for fibre in fibres_of(rule_of("h[1]**2 + h[2]**2", 0.12)):
         if 0.01 < fibre.output < 20:
             mean = fibre.weight @ np.exp(0.7 * fibre.points[:, 1]) / fibre.weight.sum()
             assert mean == pytest.approx(iv(0, 0.7 * math.sqrt(fibre.output)), rel=1e-9)
