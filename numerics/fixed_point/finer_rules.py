@@ -1,15 +1,39 @@
 """Numbers by finer and finer rules, until two of them agree."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["by_finer_rules"]
+__all__ = ["Predicted", "Refined", "by_finer_rules"]
 
 Array = NDArray[np.float64]
 Rule = TypeVar("Rule")
+
+
+class Refined(NamedTuple):
+    """Numbers by the last rule, their distance to those by the one before, and the size of what they are of.
+
+    `coarse` are those by the first rule.
+    """
+
+    value: Array
+    gap: Array
+    size: float
+    coarse: Array
+
+
+class Predicted(NamedTuple):
+    """Errors of the posterior mean and of the plug-in prediction, shape (2,), and what they may be off by.
+
+    `coarse` are the same errors by the first rule.
+    """
+
+    value: Array
+    off: Array
+    coarse: Array
+
 
 # The next rule is taken while two differ by more than this of the size of what they are of.
 _AGREE = 1e-11
@@ -17,8 +41,8 @@ _AGREE = 1e-11
 
 def by_finer_rules(
     by: Callable[[Rule], tuple[Array, float]], rules: Sequence[Rule], unresolved: float, wanted: float = 0.0
-) -> tuple[Array, Array, float] | None:
-    """Numbers by the last rule taken, their distance to those by the one before, and the size they are relative to.
+) -> Refined | None:
+    """Numbers by the last rule taken.
 
     Parameters
     ----------
@@ -32,6 +56,7 @@ def by_finer_rules(
         Relative distance of two rules that is small enough.
     """
     before, gap, found, size = np.full(1, np.inf), np.full(1, np.inf), np.full(1, np.nan), 1.0
+    coarse: Array | None = None
     for rule in rules:
         with np.errstate(all="ignore"):
             found, size = by(rule)
@@ -39,6 +64,7 @@ def by_finer_rules(
         if (gap <= max(_AGREE, wanted) * size).all():
             break
         before = found
+        coarse = found if coarse is None else coarse
     if not (np.isfinite(found).all() and (gap <= unresolved * size).all()):
         return None
-    return found, gap, size
+    return Refined(found, gap, size, found if coarse is None else coarse)

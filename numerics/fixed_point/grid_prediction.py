@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ..channel.averages import ROUNDING, SAFETY
 from ..model.links import LinkKernel
 from ..quadrature.conditional import Fineness, normal_rule
-from .finer_rules import by_finer_rules
+from .finer_rules import Predicted, by_finer_rules
 
 __all__ = ["GridErrors"]
 
@@ -49,8 +49,8 @@ class GridErrors:
         #: Whether there are few enough entries.
         self.served = bool(self._rules)
 
-    def __call__(self, q: Array, wanted: float = 0.0) -> tuple[Array, Array] | None:
-        """Both errors and what they may be off by, shape (2,); None where the quadrature does not converge.
+    def __call__(self, q: Array, wanted: float = 0.0) -> Predicted | None:
+        """Both errors; None where the quadrature does not converge.
 
         Parameters
         ----------
@@ -61,9 +61,10 @@ class GridErrors:
         refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED, wanted)
         if refined is None:
             return None
-        found, gap, size = refined
-        off, noise = SAFETY * gap + ROUNDING * size, self._kernel.label_noise
-        return (found, off) if noise is None else (noise.seen(found), noise.prediction[0] @ off)
+        off, noise = SAFETY * refined.gap + ROUNDING * refined.size, self._kernel.label_noise
+        if noise is None:
+            return Predicted(refined.value, off, refined.coarse)
+        return Predicted(noise.seen(refined.value), noise.prediction[0] @ off, noise.seen(refined.coarse))
 
     def values(self, q: Array) -> Array:
         """Both errors by the coarsest panels: for their change with the overlap."""

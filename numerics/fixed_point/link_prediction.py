@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..channel.averages import ROUNDING, SAFETY
 from ..model.link_terms import Term, terms_of
-from ..model.links import LinkKernel
+from ..model.links import LinkKernel, Loaded
 from ..quadrature.conditional import Fineness, Marks, Piecewise, given, normal_rule, product_mean, resolved
-from .finer_rules import by_finer_rules
+from .finer_rules import Predicted, by_finer_rules
 
 __all__ = ["LinkErrors"]
 
@@ -46,16 +47,15 @@ class LinkErrors:
 
     def __init__(self, kernel: LinkKernel) -> None:
         self._kernel = kernel
-        found = [terms_of(kernel, output) for output in range(len(kernel.text))]
-        centre = np.full(len(found), np.nan) if kernel.label_noise is None else kernel.label_noise.centre
-        self._outputs = [_Sum.of(terms, c) for terms, c in zip(found, centre, strict=True) if terms is not None]
+        found = _sums(Loaded.of(kernel))
+        self._outputs = [one for one in found if one is not None]
         #: Whether all outputs are such sums.
         self.served = len(self._outputs) == len(found)
         #: Whether no function has a jump or a kink.
         self.smooth = self.served and not any(len(f.cuts) for one in self._outputs for f in one.functions)
 
-    def __call__(self, q: Array, wanted: float = 0.0) -> tuple[Array, Array] | None:
-        """Both errors and what they may be off by, shape (2,); None where the quadrature does not converge.
+    def __call__(self, q: Array, wanted: float = 0.0) -> Predicted | None:
+        """Both errors; None where the quadrature does not converge.
 
         Parameters
         ----------
@@ -67,9 +67,11 @@ class LinkErrors:
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             return None
-        total, off = np.sum(known, axis=0)
+        total, off, coarse = (np.sum(column, axis=0) for column in zip(*known, strict=True))
         noise = self._kernel.label_noise
-        return (total, off) if noise is None else (noise.seen(total), noise.prediction[0] @ off)
+        if noise is None:
+            return Predicted(total, off, coarse)
+        return Predicted(noise.seen(total), noise.prediction[0] @ off, noise.seen(coarse))
 
     def values(self, q: Array) -> Array:
         """Both errors by the coarsest panels: for their change with the overlap."""
@@ -103,6 +105,15 @@ class _Sum(NamedTuple):
         return cls(functions, np.array([term.weights for term in terms]), value - own - centre)
 
 
+@lru_cache(maxsize=32)
+def _sums(loaded: Loaded) -> tuple[_Sum | None, ...]:
+    """Outputs that are such sums, found once in a process; None for the others."""
+    kernel = loaded.kernel
+    found = [terms_of(kernel, output) for output in range(len(kernel.text))]
+    centre = np.full(len(found), np.nan) if kernel.label_noise is None else kernel.label_noise.centre
+    return tuple(None if terms is None else _Sum.of(terms, c) for terms, c in zip(found, centre, strict=True))
+
+
 def _once(functions: Sequence[Piecewise]) -> tuple[Piecewise, ...]:
     """The functions, with one in the place of all that are equal up to a constant."""
     found: list[Piecewise] = []
@@ -119,7 +130,7 @@ def _same_ends(f: Piecewise, g: Piecewise) -> bool:
     return f.cuts.shape == g.cuts.shape and bool((np.abs(f.cuts - g.cuts) <= _EQUAL).all())
 
 
-def _refined(one: _Sum, overlap: Array, wanted: float) -> tuple[Array, Array] | None:
+def _refined(one: _Sum, overlap: Array, wanted: float) -> Predicted | None:
     """Errors of one output at overlaps of its variables, by finer panels until two of them agree."""
 
     def by(rule: Fineness) -> tuple[Array, float]:
@@ -129,8 +140,8 @@ def _refined(one: _Sum, overlap: Array, wanted: float) -> tuple[Array, Array] | 
     refined = by_finer_rules(by, _RULES, _UNRESOLVED, wanted)
     if refined is None:
         return None
-    found, gap, size = refined
-    return found, SAFETY * gap + len(one.functions) ** 2 * ROUNDING * size
+    off = SAFETY * refined.gap + len(one.functions) ** 2 * ROUNDING * refined.size
+    return Predicted(refined.value, off, refined.coarse)
 
 
 def _errors(one: _Sum, overlap: Array, rule: Fineness) -> Array:

@@ -77,9 +77,9 @@ def prediction_errors(
         few = sums.smooth and model.indices * model.tokens <= _FEW
         for errors in (grid, sums) if few else (sums, grid):
             if errors.served and (found := errors(q, _SHARE * float(off.max()))) is not None:
-                error = found[1] + _change(errors.values, q, off)
+                error = found.off + _change(errors.values, found.coarse, q, off)
                 kind: How = "monte-carlo" if how == "monte-carlo" and off.any() else "estimated"
-                best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found[0], error, strict=True))
+                best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found.value, error, strict=True))
                 return best, plugin
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
     p, m = model.indices, model.tokens
@@ -100,8 +100,10 @@ def prediction_errors(
     )
 
 
-def _change(values: Callable[[Array], Array], q: Array, error: Array) -> Array:
+def _change(values: Callable[[Array], Array], here: Array, q: Array, error: Array) -> Array:
     """What the error of q makes of prediction errors: their change with the diagonal, and with what is beside it.
+
+    `here` are those at q by the same rule.
 
     A combination of learned indices that is not known itself, as their differences before they specialise, stays so.
     """
@@ -114,8 +116,14 @@ def _change(values: Callable[[Array], Array], q: Array, error: Array) -> Array:
     inside = known > _UNKNOWN * known.max(initial=0.0)
     room = float(np.minimum(known, 1 - known)[inside].min(initial=1.0))
     kept[block] = vectors[:, inside] @ vectors[:, inside].T
-    diagonal, here = np.diag(error.diagonal()), values(q)
-    for part in (diagonal, error - diagonal):
+    diagonal = np.diag(error.diagonal())
+    parts = [diagonal, error - diagonal]
+    if inside.sum() == 1:
+        # One direction is known, along which all parts are added.
+        size, line = np.abs(vectors[:, inside][:, 0]), np.zeros_like(q)
+        line[block] = (size @ error[block] @ size) * kept[block]
+        parts = [line]
+    for part in parts:
         moved = kept @ part @ kept
         size = float(np.abs(moved).max())
         if not 0 < size:

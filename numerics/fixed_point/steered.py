@@ -157,11 +157,11 @@ class Steered:
             path=(*state.path, (x, at.averages)),
             tolerance=Tolerance(allowed),
         )
-        if sure:
-            return state, self._next(state, at)
         size = sum(i == j for i, j in state.free)
         if not at.moving.any() or at.recovered[:size].all():
             return replace(state, converged=True), x
+        if sure:
+            return state, self._next(state, at)
         # Where the plain step is short, Newton's may be long.
         settled = bool(at.residual <= allowed and np.abs(at.step()).max() <= _SETTLED)
         return replace(state, converged=settled), x if settled else self._next(state, at)
@@ -171,10 +171,11 @@ class Steered:
         found = self.problem.averages.coarse(q)
         if found is None:
             return None
-        at = self._at(state, x, *found)
-        if not at.moving.any() or at.recovered.any():
-            return None
-        step, ends = at.step(), self.problem.image(found[0].g)[:, *state.entries]
+        at, ends = self._at(state, x, *found), self.problem.image(found[0].g)[:, *state.entries]
+        if at.recovered.any() or not at.moving.any():
+            # All of it beyond doubt, or more digits say.
+            return at if at.diagonal and all(at._replace(fx=end).recovered.all() for end in ends) else None
+        step = at.step()
         off = max(float(np.abs(at.step(end) - step).max()) for end in ends)
         return at if off <= _LED * float(np.abs(step).max()) else None
 

@@ -114,7 +114,8 @@ def _by_output(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool)
     if rule.mixing is None:
         for own, sums in found:
             measure = rule.nodes.measure[own]
-            yield sums / measure[:, None, None], measure
+            sums /= measure[:, None, None]
+            yield sums, measure
         return
     sums = np.concatenate([one for _, one in found])
     shape = sums.shape[1:]

@@ -16,8 +16,8 @@ __all__ = ["CHUNK", "fibre_sums"]
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-#: Sums that are held at once.
-CHUNK = 4_000_000
+#: Sums that are found at once: what caches hold.
+CHUNK = 300_000
 # Nodes of a fibre beyond which layers are looked for, least mean number of nodes of one, and layers at once.
 _FEW, _LAYER, _AT_ONCE = 500, 8, 16
 

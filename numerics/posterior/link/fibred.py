@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
 from ...quadrature.rules import normal_qmc
+from ...quadrature.truncated import truncated_normal
 from .mixing import MOST, LabelMixing, Mixing, gaussian_mixing
 from .nodes import Bundle, Nodes, defect_of, joined
 from .outputs import output_edges, output_rule
 from .quadrature import Piece, by_label, pieces
-from .rules import AnalyticRule, normal_density
+from .rules import AnalyticRule
 from .work import Work
 
 __all__ = ["Fibration", "FibredRule", "Plan", "Steps", "best_plan"]
@@ -36,6 +37,9 @@ _LEAST = {1: 1e-15, 2: 1e-13, 3: 2e-8}
 _TRIED = (AnalyticRule(0.33), AnalyticRule(0.25))
 # Entries of level sets that charts may share: those of surfaces take too many nodes.
 _BY_CHARTS = 2
+# Nodes along an entry in no formula, over the inverse of the step. Of omega with the variance K the finest step is at
+# most 0.12 min(1, ((1 - K)/K)^(1/2)), and 1e-13 is left by so many nodes (tests/numerics/quadrature/test_truncated.py).
+_NODES = 2.0
 # Nodes of all fibres.
 _MOST_NODES = 6_000_000
 
@@ -213,11 +217,12 @@ def _with_free(
 ) -> tuple[Array, IntArray, Array]:
     """Nodes with those of the entries that are in no formula: points of shape (n, k), rows and weights."""
     for entry in piece.free:
-        low, high = (np.array([end]) for end in piece.limits(entry))
-        _, x, w = steps.along(piece, [entry]).section(low, high)
+        # Along it the integrand is a Gaussian.
+        rule = truncated_normal(*piece.limits(entry), math.ceil(_NODES / steps.along(piece, [entry]).step))
+        x, w = rule.nodes, rule.weights
         values = {e: np.repeat(v, len(x)) for e, v in values.items()} | {entry: np.tile(x, len(weight))}
         rows = np.repeat(rows, len(x))
-        weight = np.multiply.outer(weight, w * normal_density(x)).ravel()
+        weight = np.multiply.outer(weight, w).ravel()
     return np.stack([np.broadcast_to(values[e], weight.shape) for e in piece.rest], axis=1), rows, weight
 
 

@@ -25,7 +25,7 @@ def test_a_product_in_closed_form(seed):
     """By Isserlis: E g(h) g(h') = E g(h) g(omega) = q_11 q_22 + q_12^2, E g(omega)^2 = q_11 q_22 + 2 q_12^2."""
     q = overlap(2, seed, coupled=seed > 1)
     product = q[0, 0] * q[1, 1]
-    found, off = GridErrors(al.Link("h[1]*h[2]").kernel)(q)
+    found, off, _ = GridErrors(al.Link("h[1]*h[2]").kernel)(q)
     assert np.abs(found - [1 - product - q[0, 1] ** 2, 1 - product]).max() < 1e-12
     assert (off < 1e-10).all()
 
@@ -37,7 +37,7 @@ def test_sums_of_functions_of_one_entry(text, seed):
     kernel, q = al.Link(text).observed, overlap(2, seed)
     sums, grid = LinkErrors(kernel), GridErrors(kernel)
     assert sums.served and grid.served
-    (one, left), (other, off) = sums(q), grid(q)
+    (one, left, _), (other, off, _) = sums(q), grid(q)
     assert (np.abs(one - other) <= left + off).all() and (off < 1e-9).all()
 
 
@@ -75,7 +75,7 @@ def test_stated_errors_cover_finer_panels(text, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(grid_prediction, "_UNRESOLVED", np.inf)
             fine._rules = fine._rules[:2]
-            value, off = fine(q)
+            value, off, _ = fine(q)
         assert whole is None or (np.abs(value - whole[0]) <= off + whole[1]).all()
 
 

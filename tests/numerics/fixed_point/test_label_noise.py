@@ -149,7 +149,7 @@ def test_more_entries_are_sampled():
 def test_prediction_errors_are_those_of_a_simulation(link):
     replaced, q, rng = 0.3, np.array([[0.5, 0.2], [0.2, 0.7]]), np.random.default_rng(0)
     kernel = al.Link(link, label_noise=replaced).kernel
-    (best, plugin), off = LinkErrors(kernel)(q)
+    (best, plugin), off, _ = LinkErrors(kernel)(q)
     assert max(off) < 1e-11
     omega = rng.multivariate_normal(np.zeros(2), q, 200_000)
     spread = np.linalg.cholesky(np.eye(2) - q).T
