@@ -138,6 +138,8 @@ class Channel(Protocol):
         each with all blocks of D/H coordinates for an index, has 1/H^2.
     rounding : float
         Bound of the rounding of G that does not vanish with it; zero where G is a sum of positive terms.
+    tolerance : float
+        Error of overlaps at which averages are resolved no further; zero where they do not ask.
     """
 
     model: Model
@@ -147,6 +149,7 @@ class Channel(Protocol):
     smooth: bool
     share: float
     rounding: float
+    tolerance: float
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q, shape (P, P)."""
@@ -193,6 +196,7 @@ class ChannelBase(Channel):
     smooth: bool = True
     share: float = 1.0
     rounding: float = 0.0
+    tolerance: float = 0.0
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:

@@ -118,6 +118,8 @@ class Balance(Protocol):
 
     #: Whether G follows x without jumps, so that differences give slopes.
     smooth: bool
+    #: Error of x at which averages are resolved no further; zero where they do not ask.
+    tolerance: float
 
     def averages(self, x: Array) -> Averages:
         """Averages at x, shape (n,)."""
@@ -174,7 +176,7 @@ class FreeEntries:
         self._prior = prior
         self._rows, self._columns = np.array(entries).T
         self._diagonal = bool((self._rows == self._columns).all())
-        self.smooth = channel.smooth
+        self.smooth, self.tolerance = channel.smooth, channel.tolerance
 
     def averages(self, x: Array) -> Averages:
         """Averages at x."""

@@ -287,7 +287,8 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
         # Of averages that do not scatter steps shrink to rounding.
         stalls = not point.found.sampled and len(visited) > 3 and length > 0.5 * before
         # From where the iteration leads away Newton's steps go to points that it does not come to.
-        if stalls or _held(balance, point) <= 0 or (np.abs(step) <= np.maximum(share * sigma, rounding)).all():
+        small = np.maximum(share * np.maximum(sigma, balance.tolerance), rounding)
+        if stalls or _held(balance, point) <= 0 or (np.abs(step) <= small).all():
             break
         before, share = length, _LITTLE
         point = _stepped(balance, point, step, _Displaced())

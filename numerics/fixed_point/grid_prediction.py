@@ -22,6 +22,8 @@ _RULES = {
 }
 # Differences of the last two, over the square of the output, from which on samples are as good.
 _UNRESOLVED = 1e-5
+# Standard deviations of an entry given the other one that no rule resolves: its nodes are 0.05 apart.
+_NARROW = 0.05
 
 
 class GridErrors:
@@ -58,6 +60,8 @@ class GridErrors:
         wanted : float, optional
             Relative error at which no finer panels are taken.
         """
+        if ((left := 1 - _axes(q)[0]) > 0).all() and math.sqrt(left.min()) < _NARROW:
+            return None
         refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED, wanted)
         if refined is None:
             return None

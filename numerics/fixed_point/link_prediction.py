@@ -20,7 +20,7 @@ __all__ = ["LinkErrors"]
 Array = NDArray[np.float64]
 
 # Panels, coarse to fine.
-_RULES = (Fineness(2.0, 10, 13.0), Fineness(1.4, 13, 13.5), Fineness(0.9, 17, 14.0))
+_RULES = (Fineness(2.0, 10, 10.0), Fineness(1.4, 13, 10.5), Fineness(0.9, 17, 11.0))
 # Differences of the last two, over the variance of the output, from which on samples are as good.
 _UNRESOLVED = 1e-6
 # Where functions are compared, and the difference, but for a constant, of those that are equal.

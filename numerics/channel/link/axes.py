@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REACH", "WINDOW", "Axis", "Folding", "scaled"]
+__all__ = ["REACH", "WINDOW", "Axis", "Folding", "mirrored", "scaled"]
 
 Array = NDArray[np.float64]
 
@@ -115,7 +115,13 @@ class Folding(NamedTuple):
 
     def averaged(self, tensor: Array) -> Array:
         """Average of a tensor over the changes of sign."""
-        return np.asarray(np.mean([scaled(tensor, np.diag(sign)) for sign in self.signs], axis=0))
+        return mirrored(tensor, self.signs[1:])
+
+
+def mirrored(tensor: Array, signs: Sequence[Sequence[int]] | Array) -> Array:
+    """Average of a tensor and its mirrors, by changes of the signs of the entries."""
+    found = [tensor, *(scaled(tensor, np.diag(np.array(sign, dtype=np.float64))) for sign in signs)]
+    return np.asarray(np.mean(found, axis=0))
 
 
 def scaled(tensor: Array, by: Array) -> Array:

@@ -56,14 +56,41 @@ class Grids(NamedTuple):
         return cls(start, step, size.astype(np.int64), root, scale, blurred, half, table)
 
 
+class _Sets(NamedTuple):
+    """Sets of nodes, of which `ends` says where each begins."""
+
+    ends: IntArray
+    weight: Array
+    points: Array
+
+
 class _Places(NamedTuple):
-    """Nodes, or all of one place, that are yet to be added: their parts of the grids, densities there, and moments."""
+    """Nodes, or all of one place, that are yet to be added: their parts of the grids, densities there, and moments.
+
+    The other arrays are work: rows of four places and two more, densities and powers, and powers of the entries.
+    """
 
     low: IntArray
     high: IntArray
     density: Array
     factor: Array
     rows: Array
+    work: Array
+    power: Array
+
+    @classmethod
+    def of(cls, grid: Grids, moments: int) -> "_Places":
+        """None yet."""
+        wide = 2 * grid.table.shape[1]
+        return cls(
+            np.zeros((_PLACES, AXES), np.int64),
+            np.zeros((_PLACES, AXES), np.int64),
+            np.ones((_PLACES, AXES, wide)),
+            np.zeros((_PLACES, moments)),
+            np.zeros((_PLACES + 2, max(int(grid.size[-1]), _PLACES))),
+            np.zeros((3, wide)),
+            np.ones((AXES, _POWERS)),
+        )
 
 
 @njit(error_model="numpy", nogil=True, cache=True, inline="always")
@@ -96,7 +123,7 @@ def _set_density(work: Array, table: Array, half: int, offset: float, step: floa
 
 
 @njit(error_model="numpy", nogil=True, cache=True, inline="always")
-def _place(places: _Places, number: int, point: Array, grid: Grids, work: Array) -> None:
+def _place(places: _Places, number: int, point: Array, grid: Grids) -> None:
     """Enter where a node is on the grids, and its densities there."""
     for a in range(AXES):
         low, high = 0, 1
@@ -105,11 +132,11 @@ def _place(places: _Places, number: int, point: Array, grid: Grids, work: Array)
             at = (grid.root[a] * point[a] - grid.start[a]) / grid.step[a]
             nearest = np.int64(round(at))
             offset = (nearest - at) * grid.blurred[a]
-            _set_density(work, grid.table[a], half, offset, grid.blurred[a])
+            _set_density(places.work, grid.table[a], half, offset, grid.blurred[a])
             low = min(max(nearest - half, 0), grid.size[a])
             high = max(min(nearest + half + 1, grid.size[a]), low)
             out, first = places.density[number, a], nearest - half
-            whole = work[0]
+            whole = places.work[0]
             there = whole[low - first : high - first]
             for n in range(len(there)):
                 out[n] = there[n]
@@ -166,6 +193,36 @@ def _add(out: Array, places: _Places, count: int) -> None:
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
+def _blur(out: Array, sets: _Sets, grid: Grids, places: _Places, exponents: IntArray) -> None:
+    """Add the nodes of all sets to their sums."""
+    moments, points, power, size = len(exponents), sets.points, places.power, 1.0
+    for a in range(AXES):
+        size *= grid.scale[a] / math.sqrt(2 * math.pi) if grid.root[a] > 0 else 1.0
+    for own in range(len(sets.ends) - 1):
+        count, end = 0, sets.ends[own + 1]
+        # Once more, for those that are yet to be added.
+        for node in range(sets.ends[own], end + 1):
+            same = count > 0 and node < end
+            for a in range(AXES):
+                same = same and (grid.root[a] == 0 or points[node, a] == points[node - 1, a])
+            if count > 0 and (node == end or (count == _PLACES and not same)):
+                _add(out[own], places, count)
+                count = 0
+            if node == end:
+                break
+            if not same:
+                _place(places, count, points[node], grid)
+                for k in range(moments):
+                    places.factor[count, k] = 0.0
+                count += 1
+            for a in range(AXES):
+                power[a, 1] = points[node, a]
+                power[a, 2] = points[node, a] * points[node, a]
+            for k in range(moments):
+                moment = power[0, exponents[k, 0]] * power[1, exponents[k, 1]] * power[2, exponents[k, 2]]
+                places.factor[count - 1, k] += size * sets.weight[node] * moment
+
+
 def blur(ends: IntArray, weight: Array, points: Array, grid: Grids, exponents: IntArray) -> Array:
     """Moments of the nodes of each set with the density of xi along three axes.
 
@@ -187,38 +244,6 @@ def blur(ends: IntArray, weight: Array, points: Array, grid: Grids, exponents: I
     -------
     ndarray, shape (sets, moments, points, points, points)
     """
-    moments = len(exponents)
-    out = np.zeros((len(ends) - 1, moments, grid.size[0], grid.size[1], grid.size[2]))
-    wide = 2 * grid.table.shape[1]
-    low, high = np.zeros((_PLACES, AXES), dtype=np.int64), np.zeros((_PLACES, AXES), dtype=np.int64)
-    # Two rows more are work.
-    rows = np.zeros((_PLACES + 2, max(grid.size[2], _PLACES)))
-    places = _Places(low, high, np.ones((_PLACES, AXES, wide)), np.zeros((_PLACES, moments)), rows)
-    work, power, size = np.empty((3, wide)), np.ones((AXES, _POWERS)), 1.0
-    for a in range(AXES):
-        size *= grid.scale[a] / math.sqrt(2 * math.pi) if grid.root[a] > 0 else 1.0
-    for own in range(len(ends) - 1):
-        count = 0
-        # Once more, for those that are yet to be added.
-        for node in range(ends[own], ends[own + 1] + 1):
-            ended = node == ends[own + 1]
-            same = count > 0 and not ended
-            for a in range(AXES):
-                same = same and (grid.root[a] == 0 or points[node, a] == points[node - 1, a])
-            if (count == _PLACES and not same) or (count > 0 and ended):
-                _add(out[own], places, count)
-                count = 0
-            if ended:
-                break
-            if not same:
-                _place(places, count, points[node], grid, work)
-                for k in range(moments):
-                    places.factor[count, k] = 0.0
-                count += 1
-            for a in range(AXES):
-                power[a, 1] = points[node, a]
-                power[a, 2] = points[node, a] * points[node, a]
-            for k in range(moments):
-                moment = power[0, exponents[k, 0]] * power[1, exponents[k, 1]] * power[2, exponents[k, 2]]
-                places.factor[count - 1, k] += size * weight[node] * moment
+    out = np.zeros((len(ends) - 1, len(exponents), *grid.size))
+    _blur(out, _Sets(ends, weight, points), grid, _Places.of(grid, len(exponents)), exponents)
     return out

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...posterior.link.fibred import FibredRule
-from .axes import Axis, Folding, scaled
+from .axes import Axis, Folding, mirrored, scaled
 from .moments import CHUNK, fibre_sums
 from .totals import totals
 
@@ -74,11 +74,13 @@ def averages(
     order = sorted(range(len(axes)), key=lambda a: axes[a].size)
     axes, vectors = [axes[a] for a in order], vectors[:, order]
     parts = [_part(rule, vectors, own, second) for own in _slabs(rule, axes, second)]
-    score = folding.averaged(scaled(np.sum([part.score for part in parts], axis=0), vectors))
+    # Outputs that are left out have the averages of their mirror.
+    turned = [] if not rule.turned else [rule.turned]
+    score = mirrored(folding.averaged(scaled(np.sum([part.score for part in parts], axis=0), vectors)), turned)
     change = None
     if second:
         changes = [part.change for part in parts if part.change is not None]
-        change = folding.averaged(scaled(np.sum(changes, axis=0), vectors))
+        change = mirrored(folding.averaged(scaled(np.sum(changes, axis=0), vectors)), turned)
     return Blurred(score, change, math.fsum(part.log_density for part in parts), rule.defect)
 
 
@@ -121,9 +123,8 @@ def _by_output(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool)
     shape = sums.shape[1:]
     flat = sums.reshape(len(sums), -1)
     count = min(max(1, CHUNK // flat.shape[1]), _MIXED)
-    for near, density in rule.mixing.blocks(count):
-        mixed = (density @ flat[near]).reshape(-1, *shape)
-        yield mixed, np.full(len(mixed), rule.mixing.step)
+    for near, density, measure in rule.mixing.blocks(count):
+        yield (density @ flat[near]).reshape(-1, *shape), measure
 
 
 def _eigen(covariance: Array) -> tuple[Array, Array]:

@@ -96,6 +96,8 @@ class LinkChannel(ChannelBase):
                 self._sampled.append(SampledGroup(kernel, parts, Sizes(samples, replicas, inner), streams, workers))
         self.replicas = replicas if self._sampled else 2
         self.sampled = bool(self._sampled)
+        others = self._scalar or self._sampled
+        self.tolerance = 0.0 if others else min((group.tolerance for group in self._fibres), default=0.0)
         self._how: How = "monte-carlo" if self._sampled else "estimated"
 
     def _deterministic(self, noiseless: LinkKernel, parts: Sequence[Part]) -> OfOne | FibreGroup | None:

@@ -1,13 +1,19 @@
 """Entries of h, which are counted token by token: their indices, and the covariance that an overlap gives them."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["covariance", "same_token"]
+from ...model.links import LinkKernel, Part
+
+__all__ = ["covariance", "same_token", "turns"]
 
 Array = NDArray[np.float64]
+
+# Points at which outputs are compared, and roundings by which they may differ.
+_POINTS, _ROUNDINGS = 512, 64
 
 
 def same_token(entries: Sequence[int], indices: int) -> tuple[list[int], list[tuple[int, int]]]:
@@ -27,3 +33,25 @@ def covariance(entries: Sequence[int], q: Array) -> Array:
     """Covariance of omega over some entries at the overlap q, shape (P, P)."""
     token, place = np.divmod(np.array(entries), len(q))
     return np.where(np.equal.outer(token, token), q[np.ix_(place, place)], 0.0)
+
+
+def turns(kernel: LinkKernel, part: Part) -> tuple[tuple[int, ...], ...]:
+    """Signs of the entries of a part that change the sign of its output, which is one; none where there are several."""
+    entries = sorted(part.entries)
+    if len(part.outputs) != 1 or kernel.label_noise is not None:
+        return ()
+    h = 1.5 * np.random.default_rng(0).standard_normal((_POINTS, kernel.size))
+
+    def output(at: Array) -> Array:
+        with np.errstate(all="ignore"):
+            found = kernel.outputs(at.reshape(-1, kernel.tokens, kernel.indices).swapaxes(-1, -2))
+        return np.asarray(found[..., part.outputs[0]])
+
+    value, found = output(h), []
+    close = _ROUNDINGS * np.finfo(float).eps * np.abs(value)
+    for signs in product((1, -1), repeat=len(entries)):
+        mirrored = h.copy()
+        mirrored[:, entries] *= signs
+        if np.isfinite(value).all() and (np.abs(output(mirrored) + value) <= close).all():
+            found.append(signs)
+    return tuple(found)

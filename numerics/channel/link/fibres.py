@@ -16,7 +16,7 @@ from ...posterior.link.fibred import Fibration, FibredRule, Steps, best_plan
 from ..averages import ROUNDING, matrix_root
 from .axes import scaled
 from .blurred import Blurred, averages
-from .entries import covariance
+from .entries import covariance, turns
 from .narrow import Ladder, Resolved, tangents
 
 __all__ = ["RESOLUTIONS", "FibreAverages", "FibreGroup", "Resolution", "Resolved"]
@@ -96,17 +96,14 @@ class FibreGroup:
         self.entries = tuple(sorted(part.entries))
         if len(self.entries) not in _CHOSEN:
             raise NotServedError(f"{len(self.entries)} entries of h belong together, and fibres are resolved of 3")
-        self._tolerance = _TOLERANCE[len(self.entries)] if tolerance is None else tolerance
+        self.tolerance = _TOLERANCE[len(self.entries)] if tolerance is None else tolerance
         self._flips = tuple({tuple(flip[e] for e in self.entries) for flip in kernel.flips})
-        found = _founded(Loaded.of(kernel), self.entries, noise)
-
-        def limits(ratios: Ratios) -> tuple[Resolved, Resolved]:
-            return tangents(part.regions[0], self.entries, np.array(ratios))
-
+        loaded = Loaded.of(kernel)
+        found = _founded(loaded, self.entries, noise)
         self._rule = lru_cache(maxsize=8)(partial(found.fibration.rule, noise=noise))
-        self._tangents = lru_cache(maxsize=8)(limits) if _smooth(part, noise) else None
+        self._tangents = partial(_tangents, loaded, self.entries) if _smooth(part, noise) else None
         self._kept: dict[tuple[bytes, Resolution], Blurred] = {}
-        self.solved = found.solved
+        self.solved, self._turns = found.solved, found.turns
         self._resolutions = tuple(resolution.within(found.within) for resolution in RESOLUTIONS)
 
     def _left(self, q: Array) -> Array:
@@ -141,9 +138,9 @@ class FibreGroup:
         """E of products of two entries of dg/domega, to the few digits that a step of Newton's method takes."""
         left = self._left(q)
         if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
-            found = self._extrapolated(left, True, coarse=True).change
-            assert found is not None
-            return found.value
+            ladder = Ladder.of(left, _LEAST[len(left)])
+            found = [self._latest(rung, self._resolutions[_SLOPES], True).change for rung in ladder.rungs]
+            return ladder.average([(one, one) for one in found if one is not None], self._limits(ladder)[1]).value
         change = self._latest(left, self._resolutions[_SLOPES], True).change
         assert change is not None
         return change
@@ -156,7 +153,7 @@ class FibreGroup:
     def _series(self, left: Array, second: bool, tolerance: float = 0.0) -> list[Blurred]:
         """Averages by one resolution after the other, to their tolerance or this one, where so much is left of h."""
         # What is left of h is then known to one tolerance, however little it is.
-        tolerance = max(tolerance, self._tolerance / float(np.linalg.eigvalsh(left)[0]))
+        tolerance = max(tolerance, self.tolerance / float(np.linalg.eigvalsh(left)[0]))
         found: list[Blurred] = []
         for resolution in self._resolutions:
             try:
@@ -186,8 +183,10 @@ class FibreGroup:
         # Along an entry as finely as the narrowest of the directions that it is in.
         narrow = np.where(np.abs(vectors) > 1e-6, (1 - known) / np.maximum(known, 1e-3), math.inf).min(axis=1)
         finer = 2.0 ** (-0.5 * np.maximum(0, np.ceil(-np.log2(narrow))))
+        turned = next((signs for signs in self._turns if not (left * (1 - np.outer(signs, signs))).any()), ())
+        rule = self._rule(resolution.steps(finer), turned=turned)
         with one_blas_thread():
-            return averages(self._rule(resolution.steps(finer)), of_omega, resolution.grid, second, self._flips)
+            return averages(rule, of_omega, resolution.grid, second, self._flips)
 
     def _pair(self, left: Array, second: bool) -> list[Blurred]:
         """Averages by the resolution of slopes, with these, after those by the one before it."""
@@ -216,19 +215,30 @@ class _Founded(NamedTuple):
     """What all averages over some fibres begin with.
 
     `within` is the factor of the steps within the fibres that gives the moments of h, `solved` the number of entries
-    that the outputs fix on average.
+    that the outputs fix on average, `turns` the signs of the entries that change the sign of the output.
     """
 
     fibration: Fibration
     within: float
     solved: float
+    turns: tuple[tuple[int, ...], ...]
+
+
+def _part(kernel: LinkKernel, entries: tuple[int, ...]) -> Part:
+    return next(part for part in kernel.parts if tuple(sorted(part.entries)) == entries)
+
+
+@lru_cache(maxsize=64)
+def _tangents(loaded: Loaded, entries: tuple[int, ...], ratios: Ratios) -> tuple[Resolved, Resolved]:
+    """Limits of the averages as less and less is left, in these ratios: found once in a process."""
+    return tangents(_part(loaded.kernel, entries).regions[0], entries, np.array(ratios))
 
 
 @lru_cache(maxsize=32)
 def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded:
     """How the fibres of a part of a link are resolved: found once in a process."""
     kernel = loaded.kernel
-    part = next(part for part in kernel.parts if tuple(sorted(part.entries)) == entries)
+    part = _part(kernel, entries)
     fibration = Fibration(kernel, part, best_plan(kernel, part))
     chosen, unit = RESOLUTIONS[_CHOSEN[len(entries)]], np.ones(len(entries))
     best: tuple[float, FibredRule] | None = None
@@ -249,7 +259,7 @@ def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded
     assert best is not None
     if best[1].defect > _UNRESOLVED:
         raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
-    return _Founded(fibration, best[0], best[1].solved)
+    return _Founded(fibration, best[0], best[1].solved, turns(kernel, part))
 
 
 def _smooth(part: Part, noise: float) -> bool:

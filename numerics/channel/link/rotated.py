@@ -22,6 +22,7 @@ class RotatedLink(ChannelBase):
     def __init__(self, channel: LinkChannel, axes: Array) -> None:
         self.model, self.layers, self.sampled = channel.model, channel.layers, channel.sampled
         self.channel, self.axes, self.rounding = channel, axes, _ROUNDING
+        self.tolerance = channel.tolerance
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q along these axes."""

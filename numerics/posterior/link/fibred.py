@@ -91,11 +91,15 @@ class FibredRule:
         Largest difference of its moments up to the second from those of N(0, I).
     mixing : Mixing, optional
         Of the fibres by the noise of the output, or of the labels.
+    turned : tuple of int
+        Signs of the entries that change the sign of the output, where those above zero stand for those below. Empty
+        where there are all.
     """
 
     nodes: Nodes
     defect: float
     mixing: Mixing | None = None
+    turned: tuple[int, ...] = ()
 
     @property
     def solved(self) -> float:
@@ -144,18 +148,31 @@ class Fibration:
         """Entries of h."""
         return tuple(sorted(self.part.entries))
 
-    def rule(self, steps: Steps, noise: float = 0.0) -> FibredRule:
-        """Rule whose nodes are grouped by the outputs, for this variance of the noise of the output."""
+    def rule(self, steps: Steps, noise: float = 0.0, turned: tuple[int, ...] = ()) -> FibredRule:
+        """Rule whose nodes are grouped by the outputs.
+
+        Parameters
+        ----------
+        steps : Steps
+        noise : float
+            Variance of the noise of the output.
+        turned : tuple of int
+            As of `FibredRule`.
+        """
         widest = steps.noise * math.sqrt(noise) if noise else math.inf
+        # Noise mixes outputs of both signs: of those that are seen half are left out.
+        half = bool(turned) and not noise
         with np.errstate(all="ignore"):
-            found = [self._bundle(group, steps, widest) for group in self._groups]
+            found = [self._bundle(group, steps, widest, half) for group in self._groups]
+        if half:
+            found = [bundle.upper for bundle in found]
         nodes = joined(found, _LEAST[len(self.scope)], sort=bool(noise))
         mixing: Mixing | None = None
         if noise:
-            mixing = gaussian_mixing(nodes.output, steps.noise, math.sqrt(noise))
+            mixing = gaussian_mixing(nodes.output, steps.noise, math.sqrt(noise), half=bool(turned))
         elif self.kernel.label_noise is not None:
             mixing = LabelMixing(self.kernel.label_noise.mixed(np.eye(len(nodes.measure))))
-        return FibredRule(nodes, defect_of(nodes), mixing)
+        return FibredRule(nodes, defect_of(nodes, turned if half else ()), mixing, turned)
 
     @cached_property
     def _groups(self) -> tuple[_Group, ...]:
@@ -179,12 +196,12 @@ class Fibration:
         found = self.plan.of([replace(piece, output=moving[0]) for piece in found])
         return _Group(tuple(found), output, True, output_edges(found), _drawn(self.kernel, found))
 
-    def _bundle(self, group: _Group, steps: Steps, widest: float) -> Bundle:
+    def _bundle(self, group: _Group, steps: Steps, widest: float, half: bool) -> Bundle:
         """Fibres of all outputs of a group, before what carries nothing is left out."""
         work = Work(self.kernel.text)
         group = group._replace(pieces=tuple(replace(piece, work=work) for piece in group.pieces))
         if group.moving:
-            return _moving(group, steps, widest)
+            return _moving(group, steps, widest, half)
         points, weight = (np.concatenate(c) for c in zip(*(_cell(p, steps) for p in group.pieces), strict=True))
         return Bundle(points, weight, np.zeros(len(weight), np.int64), np.ones(1), np.array([group.output]), 0)
 
@@ -226,9 +243,10 @@ def _with_free(
     return np.stack([np.broadcast_to(values[e], weight.shape) for e in piece.rest], axis=1), rows, weight
 
 
-def _moving(group: _Group, steps: Steps, widest: float) -> Bundle:
-    """Fibres of the one output that varies, no further apart than `widest`."""
+def _moving(group: _Group, steps: Steps, widest: float, half: bool) -> Bundle:
+    """Fibres of the one output that varies, no further apart than `widest`: of all its values, or those above zero."""
     y, measure = output_rule(group.edges, group.drawn, steps.outer, widest)
+    y, measure = (y[y >= 0], measure[y >= 0]) if half else (y, measure)
     if len(y) > MOST:
         raise NotServedError(f"steps of {widest:.2g} between its outputs take more than {MOST} of them")
     parts: list[tuple[Array, IntArray, Array]] = []

@@ -20,14 +20,10 @@ MOST = 20_000
 
 
 class Mixing(Protocol):
-    """What is seen, by values of equal measure `step`."""
+    """What is seen."""
 
-    @property
-    def step(self) -> float:
-        """Measure of each value that is seen."""
-
-    def blocks(self, most: int) -> Iterator[tuple[slice, Array]]:
-        """At most so many values at once: the fibres that give them, and their densities, shape (values, fibres)."""
+    def blocks(self, most: int) -> Iterator[tuple[slice, Array, Array]]:
+        """At most so many values at once: fibres that give them, densities of shape (values, fibres), and measures."""
 
 
 class LabelMixing(NamedTuple):
@@ -41,15 +37,11 @@ class LabelMixing(NamedTuple):
 
     probability: Array
 
-    @property
-    def step(self) -> float:
-        """One: labels are counted."""
-        return 1.0
-
-    def blocks(self, most: int) -> Iterator[tuple[slice, Array]]:
-        """All fibres give each label."""
+    def blocks(self, most: int) -> Iterator[tuple[slice, Array, Array]]:
+        """All fibres give each label; labels are counted."""
         for begin in range(0, len(self.probability), most):
-            yield slice(None), self.probability[begin : begin + most]
+            part = self.probability[begin : begin + most]
+            yield slice(None), part, np.ones(len(part))
 
 
 class GaussianMixing(NamedTuple):
@@ -61,29 +53,33 @@ class GaussianMixing(NamedTuple):
         Output of each fibre without its noise, ascending.
     output : ndarray, shape (n,)
         Even values of the output, ascending, of which some may be left out.
-    step : float
-        Between these values.
+    measure : ndarray, shape (n,)
+        Of these values: the distance of even ones, or twice as much where one stands for its negative too.
     sigma : float
         Standard deviation of the noise.
     """
 
     without: Array
     output: Array
-    step: float
+    measure: Array
     sigma: float
 
-    def blocks(self, most: int) -> Iterator[tuple[slice, Array]]:
+    def blocks(self, most: int) -> Iterator[tuple[slice, Array, Array]]:
         """Fibres that reach some neighbouring outputs, and the density of these for each."""
         far = _REACH * self.sigma
         for begin in range(0, len(self.output), most):
             output = self.output[begin : begin + most]
             low, high = np.searchsorted(self.without, [output[0] - far, output[-1] + far])
             z = (output[:, None] - self.without[low:high]) / self.sigma
-            yield slice(low, high), np.exp(-0.5 * z * z) / (self.sigma * math.sqrt(2 * math.pi))
+            density = np.exp(-0.5 * z * z) / (self.sigma * math.sqrt(2 * math.pi))
+            yield slice(low, high), density, self.measure[begin : begin + most]
 
 
-def gaussian_mixing(without: Array, step: float, sigma: float) -> GaussianMixing:
-    """Mixing of fibres by ascending output, by steps in standard deviations of the noise."""
+def gaussian_mixing(without: Array, step: float, sigma: float, half: bool = False) -> GaussianMixing:
+    """Mixing of fibres by ascending output, by steps in standard deviations of the noise.
+
+    `half`: values above zero stand for those below.
+    """
     if np.isnan(without).any():
         raise NotServedError("outputs with noise belong together")
     # Outputs that lie far apart from all others need no values between them.
@@ -92,4 +88,7 @@ def gaussian_mixing(without: Array, step: float, sigma: float) -> GaussianMixing
     near = np.unique(number[:, None] + np.arange(-reach, reach + 1))
     if len(near) > MOST or len(without) > MOST:
         raise NotServedError(f"noise of standard deviation {sigma:.2g} takes more than {MOST} outputs")
-    return GaussianMixing(without, step * sigma * near, step * sigma, sigma)
+    measure = np.full(len(near), step * sigma)
+    if half:
+        near, measure = near[near >= 0], (measure * np.where(near > 0, 2.0, 1.0))[near >= 0]
+    return GaussianMixing(without, step * sigma * near, measure, sigma)

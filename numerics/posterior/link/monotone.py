@@ -1,5 +1,6 @@
 """Invert a function of one real variable on its monotone pieces, where no closed inverse is known."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,12 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MonotonePieces", "bisect_change"]
+__all__ = ["MonotonePieces", "bisect_change", "section_change"]
 
 Array = NDArray[np.float64]
 
 _SCAN = 8001
 _BISECTIONS = 60
+# Points at once within each bracket, which are as good as three bisections.
+_AT_ONCE = 7
 
 
 def bisect_change(
@@ -23,6 +26,20 @@ def bisect_change(
         middle = 0.5 * (a + b)
         same = as_left(middle)
         a, b = np.where(same, middle, a), np.where(same, b, middle)
+    return a, b
+
+
+def section_change(a: Array, b: Array, as_left: Callable[[Array], NDArray[np.bool_]]) -> tuple[Array, Array]:
+    """The same by several points of each bracket at once, shape (points, n), for what takes the same time for many."""
+    shares = np.arange(1, _AT_ONCE + 1)[:, None] / (_AT_ONCE + 1)
+    column = np.arange(len(a))
+    for _ in range(math.ceil(_BISECTIONS / math.log2(_AT_ONCE + 1)) if len(a) else 0):
+        points = a + shares * (b - a)
+        same = as_left(points)
+        # Points before the first that is not as at the left.
+        count = np.where(same.all(axis=0), _AT_ONCE, np.argmin(same, axis=0))
+        points = np.concatenate([a[None], points, b[None]])
+        a, b = points[count, column], points[count + 1, column]
     return a, b
 
 

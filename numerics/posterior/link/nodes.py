@@ -56,6 +56,16 @@ class Bundle(NamedTuple):
     output: Array
     solved: int
 
+    @property
+    def upper(self) -> "Bundle":
+        """Fibres of the outputs that are not below zero, which stand for the others."""
+        kept = ~(self.output[self.rows] < 0)
+        rows = self.rows[kept]
+        times = np.where(self.output > 0, 2.0, 1.0)
+        return Bundle(
+            self.points[kept], self.weight[kept] * times[rows], rows, self.measure * times, self.output, self.solved
+        )
+
 
 def joined(found: Sequence[Bundle], least: float, sort: bool) -> Nodes:
     """Nodes of all fibres that carry something, without those that carry nothing; by ascending output if wanted."""
@@ -85,8 +95,11 @@ def joined(found: Sequence[Bundle], least: float, sort: bool) -> Nodes:
     )
 
 
-def defect_of(nodes: Nodes) -> float:
-    """Largest difference of moments up to the second from those of N(0, I)."""
+def defect_of(nodes: Nodes, turned: Sequence[int] = ()) -> float:
+    """Largest difference of moments up to the second from those of N(0, I), of half of the outputs and their mirror."""
     first = nodes.weight @ nodes.points
     second = (nodes.points.T * nodes.weight) @ nodes.points
+    if len(turned):
+        signs = np.array(turned, dtype=np.float64)
+        first, second = 0.5 * (first + signs * first), 0.5 * (second + np.outer(signs, signs) * second)
     return float(max(abs(nodes.weight.sum() - 1), np.abs(first).max(), np.abs(second - np.eye(len(second))).max()))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from ...quadrature.rules import gauss_legendre, half_line, tanh_sinh, trapezoid
-from .monotone import bisect_change
+from .monotone import bisect_change, section_change
 
 __all__ = [
     "BEYOND_CUT",
@@ -284,7 +284,7 @@ def turning_points(sign: Array, grid: Array, rising: Callable[[IntArray, Array],
     """Where along each row the slope of the link in the unknown changes sign: near it the Jacobian is singular."""
     row, column = np.nonzero(sign[:, 1:] * sign[:, :-1] < 0)
     a, b, left = grid[column], grid[column + 1], sign[row, column]
-    a, b = bisect_change(a, b, lambda m: rising(row, m) == left)
+    a, b = section_change(a, b, lambda m: rising(row, m) == left)
     return row, 0.5 * (a + b)
 
 
@@ -299,7 +299,7 @@ def valid_intervals(
     row, column = np.nonzero(ok[:, 1:] != ok[:, :-1])
     a, b = grid[column], grid[column + 1]
     left = ok[row, column]
-    a, b = bisect_change(a, b, lambda m: valid(row, m) == left)
+    a, b = section_change(a, b, lambda m: valid(row, m) == left)
     # The end on the valid side.
     found = np.where(left, a, b)
     count = len(ok)

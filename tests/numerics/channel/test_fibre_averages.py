@@ -9,6 +9,7 @@ from scipy.special import ndtr
 
 import attnlimits as al
 from attnlimits.numerics.channel.link.channel import LinkChannel
+from attnlimits.numerics.channel.link.entries import turns
 
 from .fibre_truths import check, group_of, radial
 
@@ -129,3 +130,35 @@ def test_averages_of_few_digits_state_what_they_are_off_by(text: str, known: flo
     step = 1e-4 * (1 - known) * np.diag([1.0, 0.0])
     change = (channel(q + step).g.mean(axis=0) - channel(q - step).g.mean(axis=0)) / (2 * step[0, 0])
     assert np.abs(slopes[:, :, 0, 0] - change).max() <= 0.05 * np.abs(change).max()
+
+
+@pytest.mark.parametrize("text", ["h[1]*h[2]", "tanh(h[1]) + h[2]", "sign(h[1]) + sign(h[2])", "h[1] + h[2]*h[3]"])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_outputs_of_one_sign_stand_for_those_of_the_other(text: str, noise: float, monkeypatch) -> None:
+    if noise and "sign" in text:
+        pytest.skip("discrete outputs have label noise")
+    group = group_of(text, noise)
+    assert group._turns
+    q = np.diag([0.3, 0.2, 0.4][: len(group.entries)])
+    half = group(q, True)
+    whole = group_of(text, noise)
+    monkeypatch.setattr(whole, "_turns", ())
+    found = whole(q, True)
+    check(half.score, found.score.value, 1e-6)
+    assert np.abs(half.score.value - found.score.value).max() <= 1e-9
+    assert half.change is not None and found.change is not None
+    assert np.abs(half.change.value - found.change.value).max() <= 1e-8
+    assert group.log_density(q)[-1] == pytest.approx(whole.log_density(q)[-1], abs=1e-9)
+    assert group.solved == whole.solved
+
+
+def test_which_signs_change_the_sign_of_the_output() -> None:
+    def found(text: str) -> set[tuple[int, ...]]:
+        kernel = al.Link(text).kernel
+        return set(turns(kernel, kernel.parts[0]))
+
+    assert found("h[1]*h[2]") == {(1, -1), (-1, 1)}
+    assert found("tanh(h[1]) + h[2]**3") == {(-1, -1)}
+    assert found("h[1] + h[2]*h[3]") == {(-1, 1, -1), (-1, -1, 1)}
+    assert found("h[1]**2 + h[2]") == set()
+    assert found("Max(h[1], h[2])") == set()

@@ -25,6 +25,7 @@ class Law:
     sampled: bool = True
     evaluations: int = 0
     smooth: bool = True
+    tolerance: float = 0.0
 
     def averages(self, x: Array) -> Averages:
         self.evaluations += 1

@@ -127,14 +127,14 @@ def test_noise_mixes_the_fibres_into_the_density_of_noisy_outputs():
     mixing = rule.mixing
     assert isinstance(mixing, GaussianMixing)
     mass = rule.nodes.mass
-    ((near, density),) = mixing.blocks(len(mixing.output))
+    ((near, density, measure),) = mixing.blocks(len(mixing.output))
     found = density @ mass[near]
     r = np.linspace(0, 12, 40001)
     for k in range(0, len(mixing.output), 7):
         y = mixing.output[k]
         exact = np.trapezoid(r * np.exp(-0.5 * r * r) * np.exp(-2 * (y - r * r) ** 2) / math.sqrt(0.5 * math.pi), r)
         assert found[k] == pytest.approx(exact, rel=1e-6, abs=1e-12)
-    assert mixing.step * found.sum() == pytest.approx(1, abs=1e-9)
+    assert measure @ found == pytest.approx(1, abs=1e-9)
 
 
 @pytest.mark.parametrize("text", ["h[1]*h[2]*h[3]*h[4]", "h[1] + tanh(h[1]) + h[2] + erf(h[2])"])
