@@ -21,6 +21,7 @@ from ...model.links import LinkKernel, Part
 from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
 from .entries import same_token
 from .fibres import FibreAverages, FibreGroup, Resolved
+from .noisy_entry import NoisyEntry
 from .scalar_noise import OfOne, scalar_link
 from .scores import SampledGroup, Sizes
 
@@ -105,6 +106,9 @@ class LinkChannel(ChannelBase):
         if len(parts) > 1:
             return None
         if len(parts[0].entries) == 1 or (parts[0].direction and not self.model.noise):
+            if self.model.noise and noiseless is not self.model and self._by_fibres:
+                with suppress(NotServedError):
+                    return NoisyEntry(self.model, noiseless, parts[0], self._tolerance)
             with suppress(NotServedError):
                 return scalar_link(self.model, parts[0])
         if self._by_fibres:
