@@ -1,4 +1,4 @@
-"""Channel averages of a noisy link of one entry of h: over fibres, and near recovery over the posterior of each output."""
+"""Channel averages of a noisy link of one entry of h: over fibres, near recovery over the posterior of each output."""
 
 from contextlib import suppress
 
