@@ -112,6 +112,8 @@ class State:
         Slopes of the latest fixed points, from which those of neighbouring alphas are found.
     error : ndarray, optional
         Error of q, where the strategy has measured it.
+    left : ndarray, shape (P,), optional
+        What each overlap may lack to recovery at most, where the strategy has shown that the iteration leads there.
     """
 
     q: Array
@@ -127,6 +129,7 @@ class State:
     silent: frozenset[int] = frozenset()
     slopes: Slopes = field(default_factory=dict)
     error: Array | None = None
+    left: Array | None = None
 
     @classmethod
     def start(cls, problem: Problem, slopes: Slopes | None = None) -> "State":

@@ -33,6 +33,10 @@ _SETTLED = 1e-5
 _LED = 0.25
 # Distance of two points, over that to the ends of the range, from which on the slope between them is used.
 _NEAR = 0.05
+# What is left to recovery of all from which on no step leads further than the plain one.
+_CLOSE = 1e-2
+# What is left to recovery of all, and of one, where its steps are in proportion to it; the share that it loses in each.
+_NEXT, _NEAREST, _SHRINKS = 1e-3, 1e-5, 0.02
 # What falls below this on its way to zero has died out.
 _DEAD = 1e-8
 # Beyond the plain step, overlaps may shrink by this factor, and what is left to 1 by that one.
@@ -157,6 +161,8 @@ class Steered:
             path=(*state.path, (x, at.averages)),
             tolerance=Tolerance(allowed),
         )
+        if (left := self._recovered(state, q, at.averages)) is not None:
+            return replace(state, q=np.diag(left > 0) * RECOVERED, left=left, residual=0.0, converged=True), x
         size = sum(i == j for i, j in state.free)
         if not at.moving.any() or at.recovered[:size].all():
             return replace(state, converged=True), x
@@ -165,6 +171,23 @@ class Steered:
         # Where the plain step is short, Newton's may be long.
         settled = bool(at.residual <= allowed and np.abs(at.step()).max() <= _SETTLED)
         return replace(state, converged=settled), x if settled else self._next(state, at)
+
+    def _recovered(self, state: State, q: Array, averages: Averages) -> Array | None:
+        """What overlaps lack to recovery at most where the iteration leads there; None where it does not, or not yet.
+
+        Next to recovery what is left, V = I - q, is a multiple of V at the next step if it is one, and less if it is
+        less: F rises with q. So it vanishes if I - F < V, whatever is left of one direction beside another. Once one of
+        them is at the last overlap that is resolved, the next steps of the others are not those of the iteration.
+        """
+        block = _learned(state)
+        known = np.linalg.eigvalsh(q[np.ix_(block, block)])
+        if len(block) < 2 or known[-1] < 1 - _NEAREST or known[0] < 1 - _NEXT:
+            return None
+        if max(_kept(q, image, block) for image in self.problem.image(averages.g)) > 1 - _SHRINKS:
+            return None
+        left = np.zeros(len(q))
+        left[block] = 1 - RECOVERED
+        return left
 
     def _led(self, state: State, q: Array, x: Array) -> "_Place | None":
         """What averages of few digits give at q, where they decide the step; None where more digits are needed."""
@@ -175,8 +198,9 @@ class Steered:
         if at.recovered.any() or not at.moving.any():
             # All of it beyond doubt, or more digits say.
             return at if at.diagonal and all(at._replace(fx=end).recovered.all() for end in ends) else None
-        step = at.step()
-        off = max(float(np.abs(at.step(end) - step).max()) for end in ends)
+        # Each entry may be off by itself.
+        step, away = at.step(), np.abs(ends - at.fx).max(axis=0)
+        off = sum(float(np.abs(at.step(at.fx + one) - step).max()) for one in np.diag(away))
         return at if off <= _LED * float(np.abs(step).max()) else None
 
     def _at(self, state: State, x: Array, averages: Averages, slopes: Array) -> "_Place":
@@ -197,18 +221,39 @@ class Steered:
         """The next point."""
         if at.diagonal:
             return at.moved
-        return self._trusted(state.free, at.x + at.step(), at.fx)
+        return self._trusted(state, at.x + at.step(), at)
 
     def postprocess(self, state: State) -> Solution:
         """Fixed point with its error; it is solved for further where that matters."""
         return postprocess(self.problem, state)
 
-    def _trusted(self, free: Entries, trial: Array, fx: Array) -> Array:
+    def _trusted(self, state: State, trial: Array, at: "_Place") -> Array:
         """Go from the plain step to fx towards a trial as far as the eigenvalues of q stay in a range."""
-        near = least_and_largest(self.problem.averages, free, fx)
+        averages, free, fx = self.problem.averages, state.free, at.fx
+        near = least_and_largest(averages, free, fx)
         for _ in range(_HALVINGS):
-            far = least_and_largest(self.problem.averages, free, trial)
+            far = least_and_largest(averages, free, trial)
             if far[0] >= _SHRINK * near[0] and 1 - far[1] >= _LEFT * (1 - near[1]):
                 return trial
+            if 1 - near[0] < _CLOSE:
+                # Towards recovery plain steps find in which ratios it is left; then it shrinks as a whole.
+                block, q = _learned(state), self.problem.overlap(free, at.x)
+                image = self.problem.image(at.averages.g.mean(axis=0))
+                known = np.array([float(i == j) for i, j in free])
+                # Not beyond where it is decided that all of it vanishes.
+                share = max(_LEFT, min(0.5 * _NEAREST / max(1 - near[1], _NEAREST), 1.0))
+                return known - (share if _kept(q, image, block) <= 1 - _SHRINKS else 1.0) * (known - fx)
             trial = 0.5 * (trial + fx)
         return fx
+
+
+def _learned(state: State) -> list[int]:
+    """Indices that have free entries."""
+    return sorted({i for entry in state.free for i in entry})
+
+
+def _kept(q: Array, image: Array, block: list[int]) -> float:
+    """Largest share of what is left to recovery, I - q, that a step to the image leaves, in any direction."""
+    inside, one = np.ix_(block, block), np.eye(len(block))
+    inverse = np.linalg.inv(np.linalg.cholesky(one - q[inside]))
+    return float(np.linalg.eigvalsh(inverse @ (one - image[inside]) @ inverse.T)[-1])

@@ -10,7 +10,6 @@ import attnlimits as al
 from . import token_products
 from .links import CASES
 
-SLOW = pytest.mark.slow
 # Resolutions that are enough for a comparison to 1e-6 or better, in a second.
 LEVELS = {
     "h[1]*h[2] at 0.8": 4,
@@ -25,16 +24,9 @@ LEVELS = {
     "Max(h[1],0)+Max(h[2],0) at 0.8": 3,
     "h[1]*h[2], noise 0.1 at 0.8": 4,
 }
-# Links of which `al.evolve` takes more than a few seconds, compilation included.
-LONG = ("tanh", "erf", "h[1,1]", "h[1]+h[2]*h[3]", "h[1]**2+sign", "h[1]*h[2], noise")
 
 
-def _instance(case):
-    marks = [SLOW] if case.name.startswith(LONG) else []
-    return pytest.param(case, id=case.name, marks=marks)
-
-
-@pytest.mark.parametrize("case", [_instance(case) for case in CASES])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_the_engine_agrees_with_the_script(case):
     """Both errors are stated by the routes themselves; symmetry, with what it sets to zero, too."""
     overlap, error, _ = case.script.solve(case.alpha, LEVELS[case.name])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import i0e, i1e, ndtr
 
+import attnlimits as al
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.link.scalar_noise import scalar_link
 from attnlimits.numerics.channel.link.scores import SampledGroup, Sizes
@@ -503,3 +504,28 @@ def test_command_prints_the_record(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_refuses(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["evolve", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["tanh(h[1]) + tanh(h[2])", "tanh(h[1] + h[2]) + h[2]", "erf(h[1])*h[2]"])
+def test_indices_that_are_recovered_together(text: str) -> None:
+    """What is left of one of their combinations is a hundred times what is left of the other, on the whole way."""
+    found = al.evolve(al.Link(text), 2.5)
+    assert found.converged and "recovered" in found.status
+    assert (found.overlap.diagonal() >= 1 - 1.001e-6).all()
+    assert found.overlap_error.max() <= 1.001e-6
+
+
+def test_a_fixed_point_next_to_recovery_is_not_passed() -> None:
+    """The slowest direction of F' is .966 there: plain steps come to it from below, and stay."""
+    kernel = al.Link("Max(h[1], 0) + Max(h[2], 0)").kernel
+    found = al.evolve(al.Link("Max(h[1], 0) + Max(h[2], 0)"), 2.5)
+    assert found.converged
+    channel = LinkChannel(kernel, samples=16, replicas=2, rng=np.random.default_rng(0))
+    q = np.array([[0.9733, 0.0136], [0.0136, 0.9733]])
+    away = []
+    for _ in range(3):
+        for _ in range(6):
+            hat = 2.5 * channel(q).g.mean(axis=0)
+            q = hat @ np.linalg.inv(np.eye(2) + hat)
+        away.append(np.abs(q - found.overlap).max())
+    assert away[2] < 0.85 * away[1] < 0.7 * away[0] < 1e-3
