@@ -162,7 +162,8 @@ class Steered:
             tolerance=Tolerance(allowed),
         )
         if (left := self._recovered(state, q, at.averages)) is not None:
-            return replace(state, q=np.diag(left > 0) * RECOVERED, left=left, residual=0.0, converged=True), x
+            learned = np.diag(np.where(left > 0, RECOVERED, 0.0))
+            return replace(state, q=learned, left=left, residual=0.0, converged=True), x
         size = sum(i == j for i, j in state.free)
         if not at.moving.any() or at.recovered[:size].all():
             return replace(state, converged=True), x
