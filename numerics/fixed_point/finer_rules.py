@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Predicted", "Refined", "by_finer_rules"]
+__all__ = ["Refined", "by_finer_rules"]
 
 Array = NDArray[np.float64]
 Rule = TypeVar("Rule")
@@ -21,17 +21,6 @@ class Refined(NamedTuple):
     value: Array
     gap: Array
     size: float
-    coarse: Array
-
-
-class Predicted(NamedTuple):
-    """Errors of the posterior mean and of the plug-in prediction, shape (2,), and what they may be off by.
-
-    `coarse` are the same errors by the first rule.
-    """
-
-    value: Array
-    off: Array
     coarse: Array
 
 

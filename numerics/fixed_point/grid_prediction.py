@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from ..channel.averages import ROUNDING, SAFETY
 from ..model.links import LinkKernel
 from ..quadrature.conditional import Fineness, normal_rule
-from .finer_rules import Predicted, by_finer_rules
+from .finer_rules import by_finer_rules
+from .predicted import Predicted, seen
 
 __all__ = ["GridErrors"]
 
@@ -65,15 +66,12 @@ class GridErrors:
         refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED, wanted)
         if refined is None:
             return None
-        off, noise = SAFETY * refined.gap + ROUNDING * refined.size, self._kernel.label_noise
-        if noise is None:
-            return Predicted(refined.value, off, refined.coarse)
-        return Predicted(noise.seen(refined.value), noise.prediction[0] @ off, noise.seen(refined.coarse))
+        off = SAFETY * refined.gap + ROUNDING * refined.size
+        return Predicted(refined.value, off, refined.coarse).seen(self._kernel.label_noise)
 
     def values(self, q: Array) -> Array:
         """Both errors by the coarsest panels: for their change with the overlap."""
-        found, noise = self._by(q, self._rules[0])[0], self._kernel.label_noise
-        return found if noise is None else noise.seen(found)
+        return seen(self._by(q, self._rules[0])[0], self._kernel.label_noise)
 
     def _by(self, q: Array, rule: Fineness) -> tuple[Array, float]:
         """Errors by one rule, with label noise also the squares at omega and at h; and the mean square of outputs."""

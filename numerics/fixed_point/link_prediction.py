@@ -13,7 +13,8 @@ from ..channel.averages import ROUNDING, SAFETY
 from ..model.link_terms import Term, terms_of
 from ..model.links import LinkKernel, Loaded
 from ..quadrature.conditional import Fineness, Marks, Piecewise, given, normal_rule, product_mean, resolved
-from .finer_rules import Predicted, by_finer_rules
+from .finer_rules import by_finer_rules
+from .predicted import Predicted, seen
 
 __all__ = ["LinkErrors"]
 
@@ -68,17 +69,13 @@ class LinkErrors:
         if len(known) < len(found):
             return None
         total, off, coarse = (np.sum(column, axis=0) for column in zip(*known, strict=True))
-        noise = self._kernel.label_noise
-        if noise is None:
-            return Predicted(total, off, coarse)
-        return Predicted(noise.seen(total), noise.prediction[0] @ off, noise.seen(coarse))
+        return Predicted(total, off, coarse).seen(self._kernel.label_noise)
 
     def values(self, q: Array) -> Array:
         """Both errors by the coarsest panels: for their change with the overlap."""
         with np.errstate(all="ignore"):
             total = np.sum([_errors(one, self._overlap(one, q), _RULES[0]) for one in self._outputs], axis=0)
-        noise = self._kernel.label_noise
-        return total if noise is None else noise.seen(total)
+        return seen(total, self._kernel.label_noise)
 
     def _overlap(self, one: "_Sum", q: Array) -> Array:
         return np.asarray(one.weights @ np.kron(np.eye(self._kernel.tokens), q) @ one.weights.T)

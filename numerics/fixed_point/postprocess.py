@@ -100,8 +100,9 @@ def measured(problem: Problem, state: State) -> Measured:
         return Measured(state, covering_error(problem, state))
     if not state.free:
         return _silent(problem, state, error)
-    if state.left is not None:
-        return _silent(problem, state, np.sqrt(np.multiply.outer(state.left, state.left)))
+    if state.recovered:
+        left = np.where(state.q.diagonal() > 0, 1 - state.q.diagonal(), 0.0)
+        return _silent(problem, state, np.sqrt(np.multiply.outer(left, left)))
     rows, columns = state.entries
     state = _pushed(problem, state)
     held, left = _held(problem, state), 1 - state.q.diagonal()

@@ -112,8 +112,8 @@ class State:
         Slopes of the latest fixed points, from which those of neighbouring alphas are found.
     error : ndarray, optional
         Error of q, where the strategy has measured it.
-    left : ndarray, shape (P,), optional
-        What each overlap may lack to recovery at most, where the strategy has shown that the iteration leads there.
+    recovered : bool
+        Whether the strategy has shown that the iteration leads to recovery of all that is learned, beyond q.
     """
 
     q: Array
@@ -129,7 +129,7 @@ class State:
     silent: frozenset[int] = frozenset()
     slopes: Slopes = field(default_factory=dict)
     error: Array | None = None
-    left: Array | None = None
+    recovered: bool = False
 
     @classmethod
     def start(cls, problem: Problem, slopes: Slopes | None = None) -> "State":

@@ -130,7 +130,9 @@ class Steered:
     def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
         """Solve from q with the diagonal over the active layers free, and these entries off it."""
         free = free_entries(self.problem.averages, active, pairs)
-        state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
+        state = replace(
+            state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None, recovered=False
+        )
         x = q[state.entries].copy()
         while True:
             state, x = self.step(state, x)
@@ -161,9 +163,10 @@ class Steered:
             path=(*state.path, (x, at.averages)),
             tolerance=Tolerance(allowed),
         )
-        if (left := self._recovered(state, q, at.averages)) is not None:
-            learned = np.diag(np.where(left > 0, RECOVERED, 0.0))
-            return replace(state, q=learned, left=left, residual=0.0, converged=True), x
+        if self._recovered(state, q, at.averages):
+            learned = np.zeros(len(q))
+            learned[_learned(state)] = RECOVERED
+            return replace(state, q=np.diag(learned), recovered=True, residual=0.0, converged=True), x
         size = sum(i == j for i, j in state.free)
         if not at.moving.any() or at.recovered[:size].all():
             return replace(state, converged=True), x
@@ -173,8 +176,8 @@ class Steered:
         settled = bool(at.residual <= allowed and np.abs(at.step()).max() <= _SETTLED)
         return replace(state, converged=settled), x if settled else self._next(state, at)
 
-    def _recovered(self, state: State, q: Array, averages: Averages) -> Array | None:
-        """What overlaps lack to recovery at most where the iteration leads there; None where it does not, or not yet.
+    def _recovered(self, state: State, q: Array, averages: Averages) -> bool:
+        """Whether the iteration leads to recovery of several indices.
 
         Next to recovery what is left, V = I - q, is a multiple of V at the next step if it is one, and less if it is
         less: F rises with q. So it vanishes if I - F < V, whatever is left of one direction beside another. Once one of
@@ -183,12 +186,8 @@ class Steered:
         block = _learned(state)
         known = np.linalg.eigvalsh(q[np.ix_(block, block)])
         if len(block) < 2 or known[-1] < 1 - _NEAREST or known[0] < 1 - _NEXT:
-            return None
-        if max(_kept(q, image, block) for image in self.problem.image(averages.g)) > 1 - _SHRINKS:
-            return None
-        left = np.zeros(len(q))
-        left[block] = 1 - RECOVERED
-        return left
+            return False
+        return max(_kept(q, image, block) for image in self.problem.image(averages.g)) <= 1 - _SHRINKS
 
     def _led(self, state: State, q: Array, x: Array) -> "_Place | None":
         """What averages of few digits give at q, where they decide the step; None where more digits are needed."""
@@ -237,15 +236,22 @@ class Steered:
             if far[0] >= _SHRINK * near[0] and 1 - far[1] >= _LEFT * (1 - near[1]):
                 return trial
             if 1 - near[0] < _CLOSE:
-                # Towards recovery plain steps find in which ratios it is left; then it shrinks as a whole.
-                block, q = _learned(state), self.problem.overlap(free, at.x)
-                image = self.problem.image(at.averages.g.mean(axis=0))
-                known = np.array([float(i == j) for i, j in free])
-                # Not beyond where it is decided that all of it vanishes.
-                share = max(_LEFT, min(0.5 * _NEAREST / max(1 - near[1], _NEAREST), 1.0))
-                return known - (share if _kept(q, image, block) <= 1 - _SHRINKS else 1.0) * (known - fx)
+                return self._towards_recovery(state, at, 1 - near[1])
             trial = 0.5 * (trial + fx)
         return fx
+
+    def _towards_recovery(self, state: State, at: "_Place", least: float) -> Array:
+        """The plain step, which finds in which ratios it is left; where it shrinks as a whole, to less of it all.
+
+        Not beyond where it is decided that all of it vanishes, with `least` left of one direction by the plain step.
+        """
+        q = self.problem.overlap(state.free, at.x)
+        image = self.problem.image(at.averages.g.mean(axis=0))
+        if _kept(q, image, _learned(state)) > 1 - _SHRINKS:
+            return at.fx
+        recovered = np.array([float(i == j) for i, j in state.free])
+        share = max(_LEFT, min(0.5 * _NEAREST / max(least, _NEAREST), 1.0))
+        return np.asarray(recovered - share * (recovered - at.fx))
 
 
 def _learned(state: State) -> list[int]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .links import LinkKernel, Part, Region
 
-__all__ = ["Term", "terms_of"]
+__all__ = ["Term", "output_at", "terms_of"]
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class Term(NamedTuple):
 
     def value(self, u: Array) -> Array:
         """The function."""
-        return _outputs(self.kernel, self.output, self.base + u[..., None] * self.weights)
+        return output_at(self.kernel, self.output, self.base + u[..., None] * self.weights)
 
 
 def terms_of(kernel: LinkKernel, output: int) -> tuple[Term, ...] | None:
@@ -104,7 +104,7 @@ def _region(regions: Sequence[Region], h: Array) -> NDArray[np.int64]:
     return found
 
 
-def _outputs(kernel: LinkKernel, output: int, h: Array) -> Array:
+def output_at(kernel: LinkKernel, output: int, h: Array) -> Array:
     """One output at entries of shape (..., P M)."""
     shape = (*h.shape[:-1], kernel.tokens, kernel.indices)
     with np.errstate(all="ignore"):
@@ -114,7 +114,7 @@ def _outputs(kernel: LinkKernel, output: int, h: Array) -> Array:
 def _is_sum(kernel: LinkKernel, output: int, terms: Sequence[Term]) -> bool:
     """Whether an output is the sum of these, up to a constant, at random points."""
     h = _WIDE * np.random.default_rng(0).standard_normal((_POINTS, kernel.size))
-    values = _outputs(kernel, output, h)
+    values = output_at(kernel, output, h)
     parts = [term.value(h @ term.weights) for term in terms]
     off = values - np.sum(parts, axis=0)
     # Of the output and its terms, and of what it makes of those of h.
@@ -123,7 +123,7 @@ def _is_sum(kernel: LinkKernel, output: int, terms: Sequence[Term]) -> bool:
     for entry in range(kernel.size):
         moved = h.copy()
         moved[:, entry] *= 1 + _ROUNDINGS * np.finfo(float).eps
-        bound += np.abs(_outputs(kernel, output, moved) - values)
+        bound += np.abs(output_at(kernel, output, moved) - values)
     return bool((np.abs(off - off[0]) <= bound).all())
 
 
@@ -133,7 +133,7 @@ def _combinations(kernel: LinkKernel, output: int, entries: Sequence[int]) -> li
     here = np.full(kernel.size, _HELD) * np.linspace(0.7, 1.3, kernel.size)
     points = here + np.concatenate([_STEP * np.eye(kernel.size), -_STEP * np.eye(kernel.size)])
     columns = list(points.T)
-    values = [_outputs(kernel, output, points)]
+    values = [output_at(kernel, output, points)]
     with np.errstate(all="ignore"):
         for region in part.regions:
             values += [] if region.conditions is None else list(region.conditions(columns))

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -215,6 +215,10 @@ class Loaded:
     def of(cls, kernel: LinkKernel) -> "Loaded":
         """The kernel as a key of what is kept for it."""
         return cls(kernel.source, kernel.noise, kernel.replaced, kernel)
+
+    def part(self, entries: Sequence[int]) -> Part:
+        """The part of the kernel with these entries of h."""
+        return next(part for part in self.kernel.parts if sorted(part.entries) == sorted(entries))
 
 
 def load_link(path: Path) -> LinkKernel:

@@ -1,11 +1,14 @@
 """Compiled blur of nodes: sums of products of a Gaussian on each of three grids, for many sets of nodes."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from .axes import Axis
 
 __all__ = ["AXES", "Grids", "blur"]
 
@@ -37,23 +40,19 @@ class Grids(NamedTuple):
     table: Array
 
     @classmethod
-    def of(cls, grids: Array, window: float) -> "Grids":
-        """Grids on which nodes reach so many standard deviations.
+    def of(cls, axes: Sequence[Axis], window: float) -> "Grids":
+        """Grids of at most three axes on which nodes reach so many standard deviations, after those that are missing.
 
-        Parameters
-        ----------
-        grids : ndarray, shape (3, 5)
-            First point, step and number of points; variances of omega and of h given it. Without a variance of omega a
-            grid is one point, at which all nodes are.
-        window : float
+        Without a variance of omega a grid is one point, at which all nodes are.
         """
-        start, step, size, known, left = (np.ascontiguousarray(column) for column in grids.T)
+        axes = [Axis.of(0.0, 1.0)] * (AXES - len(axes)) + list(axes)
+        start, step, known, left = np.array([[axis.start, axis.step, axis.known, axis.left] for axis in axes]).T.copy()
         scale = 1 / np.sqrt(left)
         blurred = step * scale
         half = np.where(known > 0, np.ceil(window / blurred), 0).astype(np.int64)
         table = np.exp(-0.5 * (blurred[:, None] * np.arange(half.max() + 1)) ** 2)
         root = np.sqrt(np.maximum(known, 0.0))
-        return cls(start, step, size.astype(np.int64), root, scale, blurred, half, table)
+        return cls(start, step, np.array([axis.size for axis in axes]), root, scale, blurred, half, table)
 
 
 class _Sets(NamedTuple):

@@ -75,7 +75,7 @@ def averages(
     axes, vectors = [axes[a] for a in order], vectors[:, order]
     parts = [_part(rule, vectors, own, second) for own in _slabs(rule, axes, second)]
     # Outputs that are left out have the averages of their mirror.
-    turned = [] if not rule.turned else [rule.turned]
+    turned = [rule.turned] if rule.turned else []
     score = mirrored(folding.averaged(scaled(np.sum([part.score for part in parts], axis=0), vectors)), turned)
     change = None
     if second:

@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from ...model.link_terms import output_at
 from ...model.links import LinkKernel, Part
 
 __all__ = ["covariance", "same_token", "turns"]
@@ -41,17 +42,11 @@ def turns(kernel: LinkKernel, part: Part) -> tuple[tuple[int, ...], ...]:
     if len(part.outputs) != 1 or kernel.label_noise is not None:
         return ()
     h = 1.5 * np.random.default_rng(0).standard_normal((_POINTS, kernel.size))
-
-    def output(at: Array) -> Array:
-        with np.errstate(all="ignore"):
-            found = kernel.outputs(at.reshape(-1, kernel.tokens, kernel.indices).swapaxes(-1, -2))
-        return np.asarray(found[..., part.outputs[0]])
-
-    value, found = output(h), []
+    value, found = output_at(kernel, part.outputs[0], h), []
     close = _ROUNDINGS * np.finfo(float).eps * np.abs(value)
     for signs in product((1, -1), repeat=len(entries)):
         mirrored = h.copy()
         mirrored[:, entries] *= signs
-        if np.isfinite(value).all() and (np.abs(output(mirrored) + value) <= close).all():
+        if np.isfinite(value).all() and (np.abs(output_at(kernel, part.outputs[0], mirrored) + value) <= close).all():
             found.append(signs)
     return tuple(found)

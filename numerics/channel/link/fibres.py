@@ -113,7 +113,7 @@ class FibreGroup:
     def __call__(self, q: Array, second: bool) -> FibreAverages:
         """Averages at the overlap q."""
         left = self._left(q)
-        if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
+        if _too_little(left):
             return self._extrapolated(left, second)
         found = self._series(left, second)
         change = None
@@ -125,7 +125,7 @@ class FibreGroup:
     def coarse(self, q: Array, second: bool) -> FibreAverages:
         """Averages by the resolution of slopes, off by less than they differ from those by the one before it."""
         left = self._left(q)
-        if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
+        if _too_little(left):
             return self._extrapolated(left, second, coarse=True)
         # With the slopes, which are wanted, too.
         before, fine = self._pair(left, second)
@@ -137,7 +137,7 @@ class FibreGroup:
     def slopes(self, q: Array) -> Array:
         """E of products of two entries of dg/domega, to the few digits that a step of Newton's method takes."""
         left = self._left(q)
-        if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
+        if _too_little(left):
             ladder = Ladder.of(left, _LEAST[len(left)])
             found = [self._latest(rung, self._resolutions[_SLOPES], True).change for rung in ladder.rungs]
             return ladder.average([(one, one) for one in found if one is not None], self._limits(ladder)[1]).value
@@ -224,21 +224,16 @@ class _Founded(NamedTuple):
     turns: tuple[tuple[int, ...], ...]
 
 
-def _part(kernel: LinkKernel, entries: tuple[int, ...]) -> Part:
-    return next(part for part in kernel.parts if tuple(sorted(part.entries)) == entries)
-
-
 @lru_cache(maxsize=64)
 def _tangents(loaded: Loaded, entries: tuple[int, ...], ratios: Ratios) -> tuple[Resolved, Resolved]:
     """Limits of the averages as less and less is left, in these ratios: found once in a process."""
-    return tangents(_part(loaded.kernel, entries).regions[0], entries, np.array(ratios))
+    return tangents(loaded.part(entries).regions[0], entries, np.array(ratios))
 
 
 @lru_cache(maxsize=32)
 def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded:
     """How the fibres of a part of a link are resolved: found once in a process."""
-    kernel = loaded.kernel
-    part = _part(kernel, entries)
+    kernel, part = loaded.kernel, loaded.part(entries)
     fibration = Fibration(kernel, part, best_plan(kernel, part))
     chosen, unit = RESOLUTIONS[_CHOSEN[len(entries)]], np.ones(len(entries))
     best: tuple[float, FibredRule] | None = None
@@ -260,6 +255,11 @@ def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded
     if best[1].defect > _UNRESOLVED:
         raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
     return _Founded(fibration, best[0], best[1].solved, turns(kernel, part))
+
+
+def _too_little(left: Array) -> bool:
+    """Whether less is left of h than grids resolve."""
+    return float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]
 
 
 def _smooth(part: Part, noise: float) -> bool:

@@ -57,8 +57,7 @@ def fibre_sums(nodes: Nodes, vectors: Array, axes: list[Axis], second: bool) -> 
 def _blurred(ends: IntArray, weight: Array, points: Array, axes: list[Axis], exponents: IntArray) -> Array:
     """Sums of each set of nodes, shape (sets, moments, *grid), at points of shape (n, 3)."""
     missing = AXES - len(axes)
-    grids = np.array([(0.0, 1.0, 1, 0.0, 1.0)] * missing + [(a.start, a.step, a.size, a.known, a.left) for a in axes])
-    out = blur(ends, weight, points, Grids.of(grids, WINDOW), np.pad(exponents, ((0, 0), (missing, 0))))
+    out = blur(ends, weight, points, Grids.of(axes, WINDOW), np.pad(exponents, ((0, 0), (missing, 0))))
     return out.reshape(*out.shape[:2], *out.shape[2 + missing :])
 
 

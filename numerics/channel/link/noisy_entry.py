@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Loaded, Part
 from ..averages import SAFETY
-from .fibres import FibreGroup
+from .fibres import FibreGroup, Resolved
 from .scalar_noise import NoisyScalarLink
 
 __all__ = ["NoisyEntry"]
@@ -67,14 +67,18 @@ def _averages(fibres: FibreGroup, q: float) -> tuple[Array, Array]:
     """E g^2 and E (dg/d omega)^2, each after what is as far from it as its error says."""
     found = fibres(np.array([[q]]), True)
     assert found.change is not None
-    score, change = ((one.value.item(), one.error.item()) for one in (found.score, found.change))
-    return np.array([score[0] + score[1] / SAFETY, score[0]]), np.array([change[0] + change[1] / SAFETY, change[0]])
+    return _two(found.score), _two(found.change)
+
+
+def _two(found: Resolved) -> Array:
+    value, error = found.value.item(), found.error.item()
+    return np.array([value + error / SAFETY, value])
 
 
 @lru_cache(maxsize=64)
 def _by_fibres(noisy: Loaded, noiseless: Loaded, entries: tuple[int, ...]) -> bool:
     """Whether fibres resolve averages about as well as panels of the posteriors, which take a hundred times as long."""
-    part = next(part for part in noiseless.kernel.parts if tuple(part.entries) == entries)
+    part = noiseless.part(entries)
     found = _averages(FibreGroup(noiseless.kernel, part, noisy.noise), _MIDDLE)[0]
     if np.ptp(found) <= _ENOUGH:
         return True

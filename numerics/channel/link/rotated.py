@@ -30,17 +30,17 @@ class RotatedLink(ChannelBase):
 
     def derivative(self, q: Array) -> Array | None:
         """Mean of dG/dq along these axes; None where a group is sampled."""
-        a = self.axes
-        found = self.channel.derivative(a @ q @ a.T)
-        return None if found is None else np.einsum("ijkl,ia,jb,kc,ld->abcd", found, a, a, a, a)
+        found = self.channel.derivative(self.axes @ q @ self.axes.T)
+        return None if found is None else self._turned(found)
 
     def coarse(self, q: Array) -> tuple[Averages, Array] | None:
         """Averages of few digits and their derivative along these axes."""
+        found = self.channel.coarse(self.axes @ q @ self.axes.T)
+        return None if found is None else (self._rotated(found[0]), self._turned(found[1]))
+
+    def _turned(self, derivative: Array) -> Array:
         a = self.axes
-        found = self.channel.coarse(a @ q @ a.T)
-        if found is None:
-            return None
-        return self._rotated(found[0]), np.einsum("ijkl,ia,jb,kc,ld->abcd", found[1], a, a, a, a)
+        return np.asarray(np.einsum("ijkl,ia,jb,kc,ld->abcd", derivative, a, a, a, a))
 
     def _rotated(self, found: Averages) -> Averages:
         a = self.axes

@@ -20,7 +20,7 @@ from ...model.links import LinkKernel, Part
 from ...quadrature.rules import normal_qmc
 from ...quadrature.truncated import truncated_normal
 from .mixing import MOST, LabelMixing, Mixing, gaussian_mixing
-from .nodes import Bundle, Nodes, defect_of, joined
+from .nodes import Bundle, Nodes, counted, defect_of, joined
 from .outputs import output_edges, output_rule
 from .quadrature import Piece, by_label, pieces
 from .rules import AnalyticRule
@@ -163,9 +163,8 @@ class Fibration:
         # Noise mixes outputs of both signs: of those that are seen half are left out.
         half = bool(turned) and not noise
         with np.errstate(all="ignore"):
-            found = [self._bundle(group, steps, widest, half) for group in self._groups]
-        if half:
-            found = [bundle.upper for bundle in found]
+            groups = [group for group in self._groups if not (half and group.output < 0)]
+            found = [self._bundle(group, steps, widest, half) for group in groups]
         nodes = joined(found, _LEAST[len(self.scope)], sort=bool(noise))
         mixing: Mixing | None = None
         if noise:
@@ -203,7 +202,9 @@ class Fibration:
         if group.moving:
             return _moving(group, steps, widest, half)
         points, weight = (np.concatenate(c) for c in zip(*(_cell(p, steps) for p in group.pieces), strict=True))
-        return Bundle(points, weight, np.zeros(len(weight), np.int64), np.ones(1), np.array([group.output]), 0)
+        output = np.array([group.output])
+        times = counted(output, half)
+        return Bundle(points, weight * times, np.zeros(len(weight), np.int64), times, output, 0)
 
 
 def best_plan(kernel: LinkKernel, part: Part) -> Plan:
@@ -246,7 +247,8 @@ def _with_free(
 def _moving(group: _Group, steps: Steps, widest: float, half: bool) -> Bundle:
     """Fibres of the one output that varies, no further apart than `widest`: of all its values, or those above zero."""
     y, measure = output_rule(group.edges, group.drawn, steps.outer, widest)
-    y, measure = (y[y >= 0], measure[y >= 0]) if half else (y, measure)
+    times = counted(y, half)
+    y, measure = y[times > 0], (times * measure)[times > 0]
     if len(y) > MOST:
         raise NotServedError(f"steps of {widest:.2g} between its outputs take more than {MOST} of them")
     parts: list[tuple[Array, IntArray, Array]] = []

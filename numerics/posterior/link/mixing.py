@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import NotServedError
+from .nodes import counted
 
 __all__ = ["MOST", "GaussianMixing", "LabelMixing", "Mixing", "gaussian_mixing"]
 
@@ -88,7 +89,6 @@ def gaussian_mixing(without: Array, step: float, sigma: float, half: bool = Fals
     near = np.unique(number[:, None] + np.arange(-reach, reach + 1))
     if len(near) > MOST or len(without) > MOST:
         raise NotServedError(f"noise of standard deviation {sigma:.2g} takes more than {MOST} outputs")
-    measure = np.full(len(near), step * sigma)
-    if half:
-        near, measure = near[near >= 0], (measure * np.where(near > 0, 2.0, 1.0))[near >= 0]
-    return GaussianMixing(without, step * sigma * near, measure, sigma)
+    times = counted(near, half)
+    kept = times > 0
+    return GaussianMixing(without, step * sigma * near[kept], step * sigma * times[kept], sigma)

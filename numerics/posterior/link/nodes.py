@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import NotServedError
 
-__all__ = ["Bundle", "Nodes", "defect_of", "joined"]
+__all__ = ["Bundle", "Nodes", "counted", "defect_of", "joined"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -56,15 +56,12 @@ class Bundle(NamedTuple):
     output: Array
     solved: int
 
-    @property
-    def upper(self) -> "Bundle":
-        """Fibres of the outputs that are not below zero, which stand for the others."""
-        kept = ~(self.output[self.rows] < 0)
-        rows = self.rows[kept]
-        times = np.where(self.output > 0, 2.0, 1.0)
-        return Bundle(
-            self.points[kept], self.weight[kept] * times[rows], rows, self.measure * times, self.output, self.solved
-        )
+
+def counted(output: Array, half: bool) -> Array:
+    """How many outputs each one stands for: where those above zero stand for those below, two, one at zero, or none."""
+    if not half:
+        return np.ones(output.shape)
+    return np.where(output > 0, 2.0, np.where(output < 0, 0.0, 1.0))
 
 
 def joined(found: Sequence[Bundle], least: float, sort: bool) -> Nodes:

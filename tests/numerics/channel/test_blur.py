@@ -21,8 +21,7 @@ def test_sums_are_those_of_gaussians(known: tuple[float, ...], rng: np.random.Ge
     points[3:6] = points[3]
     points[20:30, 1:] = points[20, 1:]
     weight = rng.random(40)
-    grids = np.array([(a.start, a.step, a.size, a.known, a.left) for a in axes])
-    found = blur(ends, weight, points, Grids.of(grids, WINDOW), EXPONENTS)
+    found = blur(ends, weight, points, Grids.of(axes, WINDOW), EXPONENTS)
     densities = [a.density(a.points, math.sqrt(a.known) * points[:, k]) for k, a in enumerate(axes)]
     for own in range(3):
         nodes = slice(ends[own], ends[own + 1])
