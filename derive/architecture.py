@@ -207,12 +207,35 @@ class Architecture:
         )
 
     @property
+    def constants(self) -> tuple[sp.Symbol, ...]:
+        """Symbols of skip and beta, then the readout weights."""
+        found = [s for value in (self.skip, self.beta) for s in sorted(value.free_symbols, key=lambda s: str(s))]
+        return (*found, *(entry for matrix in self.readouts for entry in matrix))
+
+    @property
+    def free_means(self) -> tuple[int, ...]:
+        """Rows of h whose mean over the tokens the output does not depend on, counted from 0.
+
+        Queries of softmax layers: B_{l-1} 1 is a multiple of 1 in every block, so that a shift of a row of queries
+        moves every score of a row of scores alike.
+        """
+        if self.tied or self.activation != "softmax":
+            return ()
+        blocks = [block for block in self.index_blocks if block.role == "q"]
+        return tuple(row for block in blocks for row in range(block.start, block.start + block.rank))
+
+    @property
     def name(self) -> str:
         """Name of the generated kernel package of the model family, without layers, skip and beta."""
         tied = "tied" if self.tied else "untied"
         more = "" if self.output == "last" else "_sequence"
         more += "" if self.heads == 1 else f"_h{self.heads}"
         return f"attention_{tied}_{self.activation_name}_m{self.tokens}{more}"
+
+    @property
+    def title(self) -> str:
+        """Name of the model with its depth and ranks."""
+        return f"{self.name}, L = {self.layers}, ranks {self.rank_vector}"
 
     def index_matrices(self) -> tuple[sp.Matrix, ...]:
         """Symbolic indices of every layer, matrix l of shape (rows of layer l) x M, in the order of `index_blocks`."""

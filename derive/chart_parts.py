@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from .architecture import Architecture
 from .fibres import Fibre, Range
-from .straightline import Assignment
+from .straightline import Assignment, Described
 
-__all__ = ["Chart", "free_means", "is_shift", "named_fibre"]
+__all__ = ["Chart", "is_shift", "named_fibre"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Chart:
 
     Attributes
     ----------
-    model : Architecture
+    model : Architecture, or a list of blocks
     data : tuple of sympy.Symbol
         What y fixes.
     output : sympy.Matrix
@@ -51,9 +50,13 @@ class Chart:
         Of the noise, whose rows then follow those of the indices (`derive.noisy_chart`).
     of_scores : bool
         Whether `output` holds the scores of the last layer, of which an activation of one's own is a monotone function.
+    least : float
+        It is a chart where all constants of the model exceed this.
+    equations : tuple of int
+        Numbers of those in troiani2025 that it solves.
     """
 
-    model: Architecture
+    model: Described
     data: tuple[sp.Symbol, ...]
     output: sp.Matrix
     given: tuple[sp.Expr, ...]
@@ -72,18 +75,8 @@ class Chart:
     free: tuple[int, ...]
     deviation: sp.Symbol | None = None
     of_scores: bool = False
-
-
-def free_means(model: Architecture) -> tuple[int, ...]:
-    """Return the rows of h whose mean over the tokens the output does not depend on, counted from 0.
-
-    Queries of softmax layers: B_{l-1} 1 is a multiple of 1 in every block, so that a shift of a row of queries moves
-    every score of a row of scores alike.
-    """
-    if model.tied or model.activation != "softmax":
-        return ()
-    blocks = [block for block in model.index_blocks if block.role == "q"]
-    return tuple(row for block in blocks for row in range(block.start, block.start + block.rank))
+    least: float = 0.5
+    equations: tuple[int, ...] = (6, 163, 164, 165)
 
 
 def is_shift(symbol: sp.Symbol) -> bool:

@@ -23,7 +23,7 @@ from dataclasses import replace
 import sympy as sp
 
 from .architecture import Architecture
-from .chart_parts import Chart, free_means, is_shift, named_fibre
+from .chart_parts import Chart, is_shift, named_fibre
 from .fibres import Fibre, fibre
 from .fibres.coordinates import data_of_readout, variables_of_readout
 from .links.activation import invertible
@@ -110,7 +110,7 @@ def chart(
         coordinates=tuple(coordinates),
         reading=tuple(reading.body),
         entries=sp.Matrix.vstack(*model.index_matrices()),
-        free=free_means(model),
+        free=model.free_means,
         of_scores=last.activation != model.activation,
     )
 
@@ -152,7 +152,8 @@ def _of_sequence(
         coordinates=tuple(coordinates),
         reading=tuple(reading.body),
         entries=sp.Matrix.vstack(*model.index_matrices()),
-        free=free_means(model),
+        free=model.free_means,
+        equations=(25, 163, 164, 165),
     )
 
 

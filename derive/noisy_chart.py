@@ -14,32 +14,33 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from .architecture import Architecture
-from .chart_parts import Chart, free_means
+from .attention import Mask
+from .chart_parts import Chart
 from .matrix_program import Names
-from .straightline import StraightLine, straight_link
+from .straightline import Described, StraightLine, straight_link
 
 __all__ = ["noisy_chart"]
 
 _DEVIATION = sp.Symbol("deviation", positive=True)
 
 
-def noisy_chart(model: Architecture) -> Chart:
+def noisy_chart(model: Described) -> Chart:
     """Derive the chart of a model whose outputs have noise of variance Delta > 0.
 
     Parameters
     ----------
-    model : Architecture
+    model : Architecture, or a list of blocks
 
     Returns
     -------
     Chart
-        `h` and `entries` have the rows of the noise after those of the indices; `deviation` is Delta^{1/2}.
+        `h` and `entries` have the rows of the noise after those of the indices; `deviation` is Delta^{1/2}. Noise that
+        no output shows, of which there is some where rows differ in length, is known to be what it is.
     """
     line = straight_link(model)
     names = Names(line.body)
     output = sp.Matrix(*line.outputs.shape, lambda i, j: sp.Symbol(f"y_{i + 1}_{j + 1}", real=True))
-    seen = _seen(line)
+    seen, shown = _padded(_seen(line), model.tokens), _padded(_shown(line, output), model.tokens)
     rows = len(seen) // model.tokens
     noise = sp.Matrix(rows, model.tokens, lambda k, m: sp.Symbol(f"e_{k + 1}_{m + 1}", real=True))
     data = [sp.Symbol(f"d_{n + 1}", real=True) for n in range(len(seen))]
@@ -50,7 +51,7 @@ def noisy_chart(model: Architecture) -> Chart:
         model=model,
         data=tuple(data),
         output=output,
-        given=tuple(_shown(line, output)),
+        given=tuple(shown),
         hidden=tuple(entries),
         variables=(),
         ranges=(),
@@ -63,35 +64,48 @@ def noisy_chart(model: Architecture) -> Chart:
         coordinates=(),
         reading=tuple(names.body),
         entries=sp.Matrix.vstack(entries, noise),
-        free=free_means(model),
+        free=model.free_means,
         deviation=_DEVIATION,
     )
 
 
+def _padded(values: list[sp.Expr], tokens: int) -> list[sp.Expr]:
+    """Return them with zeros up to a multiple of the number of tokens."""
+    return values + [sp.S.Zero] * (-len(values) % tokens)
+
+
 def _seen(line: StraightLine) -> list[sp.Expr]:
     """Return what the noise is added to."""
-    if line.model.activation != "softmax" or line.model.output == "sequence":
-        return list(line.outputs)
-    return _contrasts(line.stages[-1].scores)
+    return _contrasts(line.rows) if line.rows else list(line.outputs)
 
 
 def _shown(line: StraightLine, output: sp.Matrix) -> list[sp.Expr]:
     """Return what an output shows of that."""
-    model = line.model
-    if model.activation != "softmax" or model.output == "sequence":
+    if not line.rows:
         return list(output)
-    size = model.tokens
-    heads = [output[head * size : (head + 1) * size, :] for head in range(model.heads)]
-    return _contrasts([matrix.applyfunc(sp.log) for matrix in heads])
+    found, start = [], 0
+    for table, mask in line.rows:
+        found.append((output[start : start + table.rows, :].applyfunc(sp.log), mask))
+        start += table.rows
+    return _contrasts(found)
 
 
-def _contrasts(tables: Sequence[sp.Matrix]) -> list[sp.Expr]:
-    """Return the contrasts of the rows of scores of every head: row k of the noise holds contrast k of all rows."""
-    size = tables[0].cols
-    return [value for table in tables for k in range(1, size) for value in table * _contrast(k, size)]
+def _contrasts(tables: Sequence[tuple[sp.Matrix, Mask | None]]) -> list[sp.Expr]:
+    """Return the contrasts of the rows of scores of every head: row k of the noise holds contrast k of all rows.
+
+    Rows of fewer entries have fewer; zeros stand for the others.
+    """
+    found: list[sp.Expr] = []
+    for table, mask in tables:
+        kept = [[j for j in range(table.cols) if mask is None or mask[i][j]] for i in range(table.rows)]
+        for k in range(1, table.cols):
+            for i, columns in enumerate(kept):
+                row = [table[i, j] for j in columns]
+                found.append(_contrast(row, k) if k < len(row) else sp.S.Zero)
+    return found
 
 
-def _contrast(k: int, tokens: int) -> sp.Matrix:
-    """Return a unit vector: the first k tokens against the next one."""
-    below = [sp.S.One] * k + [sp.Integer(-k)] + [sp.S.Zero] * (tokens - k - 1)
-    return sp.Matrix(below) / sp.sqrt(k * (k + 1))
+def _contrast(row: Sequence[sp.Expr], k: int) -> sp.Expr:
+    """Return the product of a row with a unit vector: its first k entries against the next one."""
+    below = [sp.S.One] * k + [sp.Integer(-k)] + [sp.S.Zero] * (len(row) - k - 1)
+    return (sp.Matrix([row]) * (sp.Matrix(below) / sp.sqrt(k * (k + 1))))[0]

@@ -8,16 +8,14 @@ from collections import defaultdict
 
 import sympy as sp
 
-from .activation import SCORE, printed_activation
-from .architecture import Architecture
-from .straightline import Assignment, StraightLine, straight_link
+from .straightline import Assignment, Described, StraightLine, straight_link
 
 __all__ = ["straight_loss"]
 
 _Partials = dict[sp.Expr, dict[sp.Expr, sp.Expr]]
 
 
-def straight_loss(model: Architecture) -> StraightLine:
+def straight_loss(model: Described) -> StraightLine:
     """Return ||y - g(h)||^2 / 2 and its slopes in h as a straight-line program, for any architecture.
 
     Returns
@@ -44,7 +42,7 @@ def straight_loss(model: Architecture) -> StraightLine:
     for value, residual in zip(line.outputs, residuals, strict=True):
         if value in known:
             adjoint[value].append(residual)
-    special = _attention_slopes(line)
+    special = _activation_slopes(line)
     back: list[Assignment] = [(r, g - y) for r, g, y in zip(residuals, line.outputs, told, strict=True)]
     for name, value in reversed(line.body):
         if name not in adjoint:
@@ -64,19 +62,17 @@ def _inner(value: sp.Expr, known: set[sp.Expr]) -> list[sp.Expr]:
     return sorted(value.free_symbols & known, key=lambda symbol: symbol.name)
 
 
-def _attention_slopes(line: StraightLine) -> _Partials:
-    """Return the derivatives of attention entries by the scores of their row."""
-    model, found = line.model, _Partials()
+def _activation_slopes(line: StraightLine) -> _Partials:
+    """Return the derivatives of values of activations by what these act on: scores, or those of their row."""
+    found = _Partials({value: dict(rates) for value, rates in line.rates.items()})
     for stage in line.stages:
         for scores, attention in zip(stage.scores, stage.attentions, strict=True):
             for i in range(attention.rows):
-                row, told = list(attention[i, :]), list(scores[i, :])
-                if model.activation == "linear":
-                    continue  # the entries are the scores
-                if model.activation != "softmax":
-                    rate = printed_activation(model)[2]
-                    found |= {s: {z: rate.xreplace({SCORE: z})} for s, z in zip(row, told, strict=True)}
-                elif len(row) == 2:
+                kept = [j for j in range(attention.cols) if stage.mask is None or stage.mask[i][j]]
+                row, told = [attention[i, j] for j in kept], [scores[i, j] for j in kept]
+                if stage.model.activation != "softmax" or len(row) == 1:
+                    continue  # the entries are the scores, or values of an activation, or one
+                if told[1] == 0:
                     # The score is the difference of both.
                     weight = row[0] * row[1]
                     found |= {row[0]: {told[0]: weight}, row[1]: {told[0]: -weight}}

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import sympy as sp
 
 from .architecture import Architecture
-from .chart_parts import Chart, free_means, named_fibre
+from .chart_parts import Chart, named_fibre
 from .fibres import Fibre, fibre
 from .fibres.coordinates import variables_of_readout
 from .fibres.level_set import LINE
@@ -115,7 +115,9 @@ def shares_chart(model: Architecture) -> Chart:
         coordinates=tuple(coordinates),
         reading=tuple(reading.body),
         entries=sp.Matrix.vstack(*model.index_matrices()),
-        free=free_means(model),
+        free=model.free_means,
+        least=0.5 if model.tied else 1.0,
+        equations=(25, 163, 164, 165),
     )
 
 

@@ -10,18 +10,58 @@ structural zeros left out.  The attention's derivative uses the attention itself
 in the second form, which does not cancel in a saturated row (S_ij near one).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import NamedTuple, Protocol
 
 import sympy as sp
 
-from .activation import SCORE, printed_activation
 from .architecture import Architecture
-from .primitives import Exp, Expit, Largest, stable
+from .attention import Mask, attention
+from .tape import Assignment, Tape
 
-__all__ = ["Stage", "StraightLine", "straight_jacobian", "straight_link"]
+__all__ = [
+    "Assignment",
+    "Described",
+    "Recorded",
+    "Stage",
+    "StraightLine",
+    "record",
+    "straight_jacobian",
+    "straight_link",
+]
 
-Assignment = tuple[sp.Symbol, sp.Expr]
-Slope = dict[sp.Symbol, sp.Expr]
+
+class Described(Protocol):
+    """A model whose link `record` writes: an `Architecture`, or a list of blocks (`derive.blocks`)."""
+
+    @property
+    def tokens(self) -> int:
+        """M, the columns of the indices."""
+
+    @property
+    def indices(self) -> int:
+        """P, their rows."""
+
+    @property
+    def name(self) -> str:
+        """What files and messages call it."""
+
+    @property
+    def title(self) -> str:
+        """The same with its sizes, for readers."""
+
+    @property
+    def constants(self) -> tuple[sp.Symbol, ...]:
+        """Symbols of its numbers, in the order in which printed functions take them."""
+
+    @property
+    def free_means(self) -> tuple[int, ...]:
+        """Rows of h, from 0, whose mean over the tokens its output is known not to depend on."""
+
+    def index_matrices(self) -> tuple[sp.Matrix, ...]:
+        """Symbols of its indices, matrices of M columns whose rows are those of h."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +80,10 @@ class Stage:
         S of every head.
     after : sympy.Matrix or None
         B_l; None where the attention matrices are the output.
+    model : Architecture
+        Whose activation it has.
+    mask : sequence of sequences of bool, optional
+        Which tokens each row sees; all by default.
     """
 
     layer: int
@@ -47,6 +91,8 @@ class Stage:
     scores: tuple[sp.Matrix, ...]
     attentions: tuple[sp.Matrix, ...]
     after: sp.Matrix | None
+    model: Architecture
+    mask: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -64,13 +110,23 @@ class StraightLine:
         The output y, or its Jacobian: one row per entry of y (row by row), one column per variable.
     stages : tuple of Stage
         One per layer.
+    rows : tuple of (sympy.Matrix, Mask or None)
+        Scores whose row-wise softmax the outputs are, one below the other, and which of them a row has; none for
+        outputs of another kind.
+    scores : sympy.Matrix or None
+        What an activation of one's own acts on, in the shape of the outputs, where they are its values.
+    rates : dict
+        Derivatives of values of such activations by what these act on.
     """
 
-    model: Architecture
+    model: Described
     variables: tuple[sp.Symbol, ...]
     body: tuple[Assignment, ...]
     outputs: sp.Matrix
     stages: tuple[Stage, ...]
+    rows: tuple[tuple[sp.Matrix, Mask | None], ...] = ()
+    scores: sp.Matrix | None = None
+    rates: Mapping[sp.Expr, Mapping[sp.Expr, sp.Expr]] = field(default_factory=dict)
 
     def expanded(self) -> sp.Matrix:
         """Return the outputs as expressions of the variables alone; the trees grow exponentially with depth."""
@@ -80,123 +136,16 @@ class StraightLine:
         return self.outputs.xreplace(known)
 
 
-class _Tape:
-    """Records assignments, each value once, and the non-zero derivatives of all of them."""
+class Recorded(NamedTuple):
+    """What a link that is written on a tape leaves beside it; the attributes are those of `StraightLine`."""
 
-    def __init__(self, variables: tuple[sp.Symbol, ...], differentiate: bool) -> None:
-        self.numbers = {variable: number for number, variable in enumerate(variables, start=1)}
-        self.differentiate = differentiate
-        self.body: list[Assignment] = []
-        self._known: dict[sp.Expr, sp.Symbol] = {}
-        self._slopes: dict[sp.Symbol, Slope] = {v: {v: sp.S.One} for v in variables} if differentiate else {}
-
-    def put(self, name: str, value: sp.Expr) -> sp.Expr:
-        """Assign a value to a new symbol, unless it has one already, and differentiate it."""
-        made = self.assign(name, value)
-        if self.differentiate and made not in self._slopes:
-            self.give_slope(made, self.slope(value))
-        return made
-
-    def assign(self, name: str, value: sp.Expr) -> sp.Expr:
-        """Assign a value whose derivative `give_slope` is told."""
-        if value.is_Atom:
-            return value
-        if value not in self._known:
-            self._known[value] = sp.Symbol(name, real=True)
-            self.body.append((self._known[value], value))
-        return self._known[value]
-
-    def give_slope(self, symbol: sp.Expr, slope: Slope) -> None:
-        """Record the derivatives of an assigned symbol, which become assignments themselves."""
-        if self.differentiate and isinstance(symbol, sp.Symbol) and symbol not in self._slopes:
-            self._slopes[symbol] = {
-                variable: self.assign(f"{symbol.name}_d{self.numbers[variable]}", value)
-                for variable, value in slope.items()
-            }
-
-    def slope(self, value: sp.Expr) -> Slope:
-        """Return the derivatives of an expression of recorded symbols, without those that are zero."""
-        total: Slope = {}
-        for symbol in sorted(value.free_symbols & self._slopes.keys(), key=lambda s: s.name):
-            factor = sp.S.One if value == symbol else sp.diff(value, symbol)
-            for variable, inner in self._slopes[symbol].items():
-                total[variable] = total.get(variable, sp.S.Zero) + factor * inner
-        return self.compact(total)
-
-    def compact(self, slope: Slope) -> Slope:
-        """Return the derivatives that are not zero, in the order of the variables."""
-        return {v: slope[v] for v in self.numbers if slope.get(v, sp.S.Zero) != 0}
+    outputs: sp.Matrix
+    stages: tuple[Stage, ...]
+    rows: tuple[tuple[sp.Matrix, Mask | None], ...] = ()
+    scores: sp.Matrix | None = None
 
 
-def _pair(tape: _Tape, where: str, gap: sp.Expr) -> list[sp.Expr]:
-    """Return a softmax row of two entries from the difference of its scores."""
-    row = [tape.assign(f"s{where}_1", stable(Expit(gap))), tape.assign(f"s{where}_2", stable(Expit(-gap)))]
-    if tape.differentiate:
-        weight = tape.assign(f"p{where}", row[0] * row[1])
-        rising = tape.slope(gap)
-        tape.give_slope(row[0], {v: weight * d for v, d in rising.items()})
-        tape.give_slope(row[1], {v: -weight * d for v, d in rising.items()})
-    return row
-
-
-def _row(tape: _Tape, where: str, scores: list[sp.Expr]) -> list[sp.Expr]:
-    """Return a softmax row of three or more entries."""
-    largest = tape.assign(f"m{where}", Largest(*scores))
-    powers = [tape.assign(f"e{where}_{j}", Exp(z - largest)) for j, z in enumerate(scores, start=1)]
-    inverse = tape.assign(f"n{where}", 1 / sp.Add(*powers))
-    row = [tape.assign(f"s{where}_{j}", power * inverse) for j, power in enumerate(powers, start=1)]
-    if tape.differentiate:
-        slopes: list[Slope] = [{} for _ in row]
-        rising = [tape.slope(z) for z in scores]
-        for j in range(len(row)):
-            for k in range(j):
-                weight = tape.assign(f"p{where}_{k + 1}_{j + 1}", row[k] * row[j])
-                for variable, number in tape.numbers.items():
-                    gap = rising[k].get(variable, sp.S.Zero) - rising[j].get(variable, sp.S.Zero)
-                    if gap != 0:
-                        flow = tape.assign(f"f{where}_{k + 1}_{j + 1}_d{number}", weight * gap)
-                        slopes[k][variable] = slopes[k].get(variable, sp.S.Zero) + flow
-                        slopes[j][variable] = slopes[j].get(variable, sp.S.Zero) - flow
-        for entry, slope in zip(row, slopes, strict=True):
-            tape.give_slope(entry, tape.compact(slope))
-    return row
-
-
-def _entry(model: Architecture, tape: _Tape, name: str, score: sp.Expr) -> sp.Expr:
-    """Return one entry of an activation that acts entry by entry, in own nodes."""
-    if model.activation == "linear":
-        return score
-    _, plain, rate = printed_activation(model)
-    value, rate = tape.assign(name, plain.xreplace({SCORE: score})), rate.xreplace({SCORE: score})
-    tape.give_slope(value, tape.compact({v: rate * d for v, d in tape.slope(score).items()}))
-    return value
-
-
-def _attention(
-    model: Architecture, tape: _Tape, where: str, keys: sp.Matrix, queries: sp.Matrix
-) -> tuple[sp.Matrix, sp.Matrix]:
-    """Return the scores and the attention matrix of one head from its keys and queries, r x M each."""
-    tokens, rank = model.tokens, keys.rows
-    if model.activation == "softmax" and tokens == 2:
-        gaps = [tape.put(f"g{where}_{r + 1}", queries[r, 0] - queries[r, 1]) for r in range(rank)]
-        sums = [sp.Add(*[keys[r, i] * gaps[r] for r in range(rank)]) for i in range(2)]
-        scores = [tape.put(f"z{where}_{i + 1}", model.beta * sums[i]) for i in range(2)]
-        rows = [_pair(tape, f"{where}_{i + 1}", scores[i]) for i in range(2)]
-        return sp.Matrix([[score, 0] for score in scores]), sp.Matrix(rows)
-    table = sp.Matrix(
-        tokens,
-        tokens,
-        lambda i, j: tape.put(
-            f"z{where}_{i + 1}_{j + 1}", model.beta * sp.Add(*[keys[r, i] * queries[r, j] for r in range(rank)])
-        ),
-    )
-    if model.activation == "softmax":
-        return table, sp.Matrix([_row(tape, f"{where}_{i + 1}", list(table[i, :])) for i in range(tokens)])
-    made = [_entry(model, tape, f"s{where}_{i + 1}_{j + 1}", table[i, j]) for i in range(tokens) for j in range(tokens)]
-    return table, sp.Matrix(tokens, tokens, made)
-
-
-def _seen(model: Architecture, tape: _Tape, layer: int, head: int, mixing: sp.Matrix) -> dict[str, sp.Matrix]:
+def _seen(model: Architecture, tape: Tape, layer: int, head: int, mixing: sp.Matrix) -> dict[str, sp.Matrix]:
     """Return the indices of one head as its layer sees them, by role: k B^T, q B^T or h B^T, r x M each."""
     tokens = model.tokens
     terms: dict[str, list[list[list[sp.Expr]]]] = {}
@@ -225,7 +174,7 @@ def _where(model: Architecture, layer: int, head: int) -> str:
 
 
 def _mixed(
-    model: Architecture, tape: _Tape, layer: int, mixing: sp.Matrix, attentions: tuple[sp.Matrix, ...]
+    model: Architecture, tape: Tape, layer: int, mixing: sp.Matrix, attentions: tuple[sp.Matrix, ...]
 ) -> sp.Matrix:
     """Return B_l entry by entry."""
     tokens, heads = model.tokens, model.heads
@@ -254,9 +203,14 @@ def _mixed(
     return sp.Matrix(width, width, entry)
 
 
-def _record(model: Architecture, differentiate: bool) -> StraightLine:
-    variables = tuple(entry for matrix in model.index_matrices() for entry in matrix)
-    tape = _Tape(variables, differentiate)
+@singledispatch
+def record(model: Described, tape: Tape) -> Recorded:
+    """Write the link of a model on a tape, whose variables are the entries of its indices."""
+    raise NotImplementedError(f"no link is known of {type(model).__name__}")
+
+
+@record.register
+def _(model: Architecture, tape: Tape) -> Recorded:
     mixing = sp.eye(model.heads * model.tokens)
     stages: list[Stage] = []
     for layer in range(1, model.layers + 1):
@@ -264,21 +218,31 @@ def _record(model: Architecture, differentiate: bool) -> StraightLine:
         for head in range(1, model.heads + 1):
             seen = _seen(model, tape, layer, head, mixing)
             keys, queries = (seen["h"], seen["h"]) if model.tied else (seen["k"], seen["q"])
-            score, attention = _attention(model, tape, _where(model, layer, head), keys, queries)
+            score, weights = attention(model, tape, _where(model, layer, head), keys, queries)
             scores.append(score)
-            attentions.append(attention)
+            attentions.append(weights)
         ends = layer == model.layers and model.output == "last"
         after = None if ends else _mixed(model, tape, layer, mixing, tuple(attentions))
-        stages.append(Stage(layer, mixing, tuple(scores), tuple(attentions), after))
+        stages.append(Stage(layer, mixing, tuple(scores), tuple(attentions), after, model))
         mixing = mixing if after is None else after
-    outputs = mixing if model.output == "sequence" else sp.Matrix.vstack(*stages[-1].attentions)
+    if model.output == "sequence":
+        return Recorded(mixing, tuple(stages))
+    tables = stages[-1].scores
+    rows = tuple((table, None) for table in tables) if model.activation == "softmax" else ()
+    return Recorded(sp.Matrix.vstack(*stages[-1].attentions), tuple(stages), rows, sp.Matrix.vstack(*tables))
+
+
+def _written(model: Described, differentiate: bool) -> StraightLine:
+    variables = tuple(entry for matrix in model.index_matrices() for entry in matrix)
+    tape = Tape(variables, differentiate)
+    outputs, stages, rows, scores = record(model, tape)
     if differentiate:
         slopes = [tape.slope(value) for value in outputs]
         outputs = sp.Matrix([[slope.get(variable, sp.S.Zero) for variable in variables] for slope in slopes])
-    return StraightLine(model, variables, tuple(tape.body), outputs, tuple(stages))
+    return StraightLine(model, variables, tuple(tape.body), outputs, stages, rows, scores, tape.rates)
 
 
-def straight_link(model: Architecture) -> StraightLine:
+def straight_link(model: Described) -> StraightLine:
     """Return the link as a straight-line program, for any architecture.
 
     Returns
@@ -295,10 +259,10 @@ def straight_link(model: Architecture) -> StraightLine:
     ----------
     troiani2025, (5)-(7), (19)-(26), (31)-(32), (43)-(45).
     """
-    return _record(model, differentiate=False)
+    return _written(model, differentiate=False)
 
 
-def straight_jacobian(model: Architecture) -> StraightLine:
+def straight_jacobian(model: Described) -> StraightLine:
     """Return the exact Jacobian dy/dh as a straight-line program, for any architecture.
 
     Returns
@@ -315,4 +279,4 @@ def straight_jacobian(model: Architecture) -> StraightLine:
     ----------
     troiani2025, (5)-(7), (19)-(26), (31)-(32), (43)-(45); the derivative is derived here.
     """
-    return _record(model, differentiate=True)
+    return _written(model, differentiate=True)

@@ -2,15 +2,18 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import singledispatch
 
 import sympy as sp
 
 from ..architecture import Architecture
+from ..blocks import Composition, composed_chart
 from ..chart_parts import Chart
 from ..charts import chart
 from ..kernels.chart import chart_constants, chart_kernels, prove_chart
 from ..kernels.kernel import Kernel
 from ..noisy_chart import noisy_chart
+from ..straightline import Described
 from .ir import Program, lower
 from .lanes_printer import LanesPrinter
 from .printers import NumbaPrinter, Printer
@@ -33,8 +36,8 @@ ROWS, TOKENS, DATA = {rows}, {tokens}, {data}
 HIDDEN, FREE = {hidden}, {free}
 # Kinds of the other coordinates, and how many signs follow them.
 VARIABLES, SIGNS = {variables}, {signs}
-# Constants: skip and beta, this many readout weights, and the deviation of the noise if it has rows.
-READOUTS, NOISE = {readouts}, {noise}
+# Constants of the model; the deviation of the noise follows them if it has rows.
+CONSTANTS, NOISE = {constants}, {noise}
 '''
 
 #: What the modules printed here import, apart from their text, which is no import of this one.
@@ -75,13 +78,13 @@ def from_output(y, constants, data):
 '''
 
 
-def source_of_chart(model: Architecture, noisy: bool = False) -> str:
+def source_of_chart(model: Described, noisy: bool = False) -> str:
     """Derive, prove and print the chart of a model.
 
     Parameters
     ----------
-    model : Architecture
-        With symbols for skip and beta.
+    model : Architecture, or a list of blocks
+        With symbols for its constants.
     noisy : bool, optional
         Whether its outputs have Gaussian noise.
 
@@ -97,10 +100,20 @@ def source_of_chart(model: Architecture, noisy: bool = False) -> str:
     ProofError
         The printed functions do not undo each other.
     """
-    found = noisy_chart(model) if noisy else chart(model)
+    found = noisy_chart(model) if noisy else chart_of(model)
     kernels = chart_kernels(found)
     prove_chart(found, kernels)
     return render_chart(found, kernels)
+
+
+@singledispatch
+def chart_of(model: Described) -> Chart:
+    """Chart of a model whose outputs have no noise."""
+    raise ValueError(f"no chart is derived for {model.name}; give the output noise, with which every model is served")
+
+
+chart_of.register(Architecture, chart)
+chart_of.register(Composition, composed_chart)
 
 
 def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
@@ -120,7 +133,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
     hidden = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
         imports=f"{IMPORTS}\n{_IMPORTED_LANES}",
-        title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
+        title=model.title,
         hash=digest,
         rows=found.h.rows,
         tokens=tokens,
@@ -129,7 +142,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
         free=_tuple(found.free),
         variables=_tuple([repr(_kind(pair)) for pair in found.ranges]),
         signs=len(found.signs),
-        readouts=sum(len(matrix) for matrix in model.readouts),
+        constants=len(model.constants),
         noise=found.h.rows - model.indices,
     )
     parts = [

@@ -5,12 +5,11 @@ import random
 
 from mpmath.ctx_mp import MPContext
 
-from ..architecture import Architecture
-from ..kernels.chart import constants_of
 from ..kernels.kernel import Kernel
 from ..proof import ProofError
 from ..pullback import straight_loss
-from ..straightline import StraightLine, straight_jacobian, straight_link
+from ..straightline import Described, StraightLine, straight_jacobian, straight_link
+from ..symbols import ARGUMENTS
 from .chart_source import IMPORTS
 from .ir import lower
 from .printers import NumbaPrinter
@@ -43,7 +42,7 @@ def square_loss(h, y, constants, losses, slopes):
 def _kernel(line: StraightLine, name: str) -> Kernel:
     return Kernel(
         name=name,
-        arguments=(*line.variables, *constants_of(line.model)),
+        arguments=(*line.variables, *line.model.constants),
         outputs=tuple((f"out_{n}", value) for n, value in enumerate(line.outputs)),
         summary="Square loss of an output, and its slopes in the indices.",
         notes=("The loss, then the slope in every entry of h.",),
@@ -52,12 +51,12 @@ def _kernel(line: StraightLine, name: str) -> Kernel:
         body=line.body,
         meanings=(
             *((s.name, "real", "entry of h, or of y") for s in line.variables),
-            *((s.name, "real", "readout weight o") for matrix in line.model.readouts for s in matrix),
+            *((s.name, "real", "constant of the model") for s in line.model.constants if s.name not in ARGUMENTS),
         ),
     )
 
 
-def _prove(model: Architecture, loss: Kernel) -> None:
+def _prove(model: Described, loss: Kernel) -> None:
     """Compare the slopes with those that the Jacobian of the link gives, at a random point and 40 digits."""
     link, jacobian = straight_link(model), straight_jacobian(model)
     kernels = [loss, _kernel(link, "link"), _kernel(jacobian, "jacobian")]
@@ -65,7 +64,7 @@ def _prove(model: Architecture, loss: Kernel) -> None:
     ctx, draw = MPContext(), random.Random(2025)
     ctx.dps = _DIGITS
     h, y = ([ctx.mpf(str(draw.gauss(0, 1))) for _ in entries] for entries in (link.variables, link.outputs))
-    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in constants_of(model)]
+    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in model.constants]
     found = printed["square_loss"](ctx, *h, *y, *constants)
     g, slopes = (printed[name](ctx, *h, *constants) for name in ("link", "jacobian"))
     residuals = [value - told for value, told in zip(g, y, strict=True)]
@@ -76,13 +75,13 @@ def _prove(model: Architecture, loss: Kernel) -> None:
         raise ProofError(f"the slopes of the square loss of {model.name} are not those of its Jacobian: off by {off}")
 
 
-def source_of_loss(model: Architecture) -> str:
+def source_of_loss(model: Described) -> str:
     """Derive, prove and print the square loss of a model with its slopes.
 
     Parameters
     ----------
-    model : Architecture
-        With symbols for skip and beta.
+    model : Architecture, or a list of blocks
+        With symbols for its constants.
 
     Returns
     -------
@@ -111,9 +110,9 @@ def source_of_loss(model: Architecture) -> str:
     loss, *slopes = (printer.text(value) for value in plain.outputs)
     body.append(f"losses[n] = {loss}")
     body += [f"slopes[n, {k // tokens}, {k % tokens}] = {value}" for k, value in enumerate(slopes)]
-    constants = [f"{s.name} = constants[{k}]" for k, s in enumerate(constants_of(model))]
+    constants = [f"{s.name} = constants[{k}]" for k, s in enumerate(model.constants)]
     return _SOURCE.format(
-        title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
+        title=model.title,
         hash=digest,
         imports=IMPORTS,
         constants="\n".join(f"    {line}" for line in constants),

@@ -7,36 +7,32 @@ the indices, and the log-weight must be minus the logarithm of the Jacobian of `
 """
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import sympy as sp
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
-from ..architecture import Architecture, IndexBlock
 from ..chart_parts import Chart
 from ..emit.ir import lower
 from ..emit.render import run_mp
 from ..nodes import own
 from ..proof import ProofError
 from ..straightline import straight_link
+from ..symbols import ARGUMENTS
 from .kernel import Kernel
 
-__all__ = ["chart_constants", "chart_kernels", "constants_of", "prove_chart"]
+__all__ = ["chart_constants", "chart_kernels", "prove_chart"]
 
 _DIGITS = 40
 _DOMAIN = "c > 0, beta > 0, indices in general position"
 
 
-def constants_of(model: Architecture) -> tuple[sp.Symbol, ...]:
-    """Return the symbols of skip and beta, then the readout weights."""
-    found = [s for value in (model.skip, model.beta) for s in sorted(value.free_symbols, key=lambda s: s.name)]
-    return (*found, *(entry for matrix in model.readouts for entry in matrix))
-
-
 def chart_constants(found: Chart) -> tuple[sp.Symbol, ...]:
     """Return the constants of a chart: those of its model, and the deviation of the noise if there is any."""
-    return (*constants_of(found.model), *(() if found.deviation is None else (found.deviation,)))
+    return (*found.model.constants, *(() if found.deviation is None else (found.deviation,)))
 
 
 def chart_kernels(found: Chart) -> tuple[Kernel, Kernel, Kernel]:
@@ -46,17 +42,17 @@ def chart_kernels(found: Chart) -> tuple[Kernel, Kernel, Kernel]:
     ----------
     found : Chart
     """
-    model, constants = found.model, chart_constants(found)
+    constants = chart_constants(found)
     meanings = (
         *((s.name, "real", "entry of h") for s in found.entries),
         *((s.name, "as `read` gives it", "what y fixes") for s in found.data),
         *((s.name, "real", "coordinate of the fibre of the readout") for s in found.variables),
         *((s.name, "+1 or -1", "sign that y leaves free") for s in found.signs),
-        *((s.name, "real", "readout weight o") for matrix in model.readouts for s in matrix),
+        *((s.name, "real", "constant of the model") for s in found.model.constants if s.name not in ARGUMENTS),
     )
     if found.deviation is not None:
         meanings += ((found.deviation.name, "> 0", "standard deviation of the noise"),)
-    equations = (6, 163, 164, 165) if model.output == "last" else (25, 163, 164, 165)
+    equations = found.equations
     names = [*found.data, *found.variables, *found.signs]
     read = Kernel(
         name="read",
@@ -102,82 +98,111 @@ def chart_kernels(found: Chart) -> tuple[Kernel, Kernel, Kernel]:
     return read, complete, from_output
 
 
+class _Proof(NamedTuple):
+    """The printed functions of a chart, in numbers of many digits, at constants of general position."""
+
+    found: Chart
+    printed: Mapping[str, Callable[..., Any]]
+    ctx: MPContext
+    constants: list[mpf]
+
+    def read(self, h: list[mpf]) -> tuple[list[mpf], list[mpf]]:
+        """What the output of indices fixes, and all coordinates."""
+        found = self.found
+        values = list(self.printed["read"](self.ctx, *h, *self.constants))
+        place = {symbol: number for number, symbol in enumerate(found.entries)}
+        data = len(found.data)
+        return values[:data], [*(h[place[s]] for s in found.hidden), *values[data:]]
+
+    def mean(self, h: list[mpf], row: int) -> mpf:
+        """Mean of a row over the tokens."""
+        tokens = self.found.model.tokens
+        return sum(h[row * tokens : (row + 1) * tokens]) / tokens
+
+    def centred(self, h: list[mpf]) -> list[mpf]:
+        """Indices without the means that the output does not depend on."""
+        out, tokens = list(h), self.found.model.tokens
+        for row in self.found.free:
+            mean = self.mean(h, row)
+            for m in range(tokens):
+                out[row * tokens + m] -= mean
+        return out
+
+    def log_volume(self, h: list[mpf]) -> mpf:
+        """Logarithm of the Jacobian of what is read of indices, and of the means that are free, by differences."""
+        found, ctx = self.found, self.ctx
+        kept = len(found.hidden) + len(found.variables)
+        solved = _solved_means(found)
+
+        def changed(number: int, step: mpf) -> list[mpf]:
+            moved = list(h)
+            moved[number] += step
+            values, others = self.read(moved)
+            return [*values, *others[:kept], *(self.mean(moved, row) for row in solved)]
+
+        step = ctx.mpf(10) ** (-_DIGITS // 3)
+        columns = [
+            [(a - b) / (2 * step) for a, b in zip(changed(n, step), changed(n, -step), strict=True)]
+            for n in range(len(h))
+        ]
+        return ctx.log(abs(ctx.det(ctx.matrix(columns))))
+
+
 def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int = 0) -> None:
-    """Compare the printed kernels with each other at one point of general position.
+    """Compare the printed kernels with each other at two points of general position.
 
     Raises
     ------
     ProofError
         `complete` does not undo `read`, `from_output` finds other data than `read`, or the weight is not the inverse
-        Jacobian up to the constant of the free means.
+        Jacobian up to a factor that is the same at both points.
     """
     ctx = MPContext()
     ctx.dps = _DIGITS
-    printed = run_mp([lower(kernel) for kernel in (*kernels, _link_kernel(found, kernels[0]))])
     draw = random.Random(seed)
-    entries, tokens = list(found.entries), found.model.tokens
-    # Charts of untied sequence outputs are those of c >= 1.
-    least = 1.0 if found.model.output == "sequence" and not found.model.tied else 0.5
-    constants = [ctx.mpf(str(least + draw.random())) for _ in chart_constants(found)]
-    data, count = len(found.data), len(found.variables)
-    place = {symbol: number for number, symbol in enumerate(entries)}
+    constants = [ctx.mpf(str(found.least + draw.random())) for _ in chart_constants(found)]
+    printed = run_mp([lower(kernel) for kernel in (*kernels, _link_kernel(found, kernels[0]))])
+    proof = _Proof(found, printed, ctx, constants)
+    points = [[ctx.mpf(str(draw.gauss(0, 1))) for _ in found.entries] for _ in range(2)]
+    weights = [_proved(proof, h) for h in points]
+    size = len(found.data) + len(found.hidden) + len(found.variables) + len(_solved_means(found))
+    if size != len(found.entries):
+        return  # a sequence output with more entries than degrees of freedom, which `derive.sequence_inversion` proves
+    factors = [weight + proof.log_volume(h) for weight, h in zip(weights, points, strict=True)]
+    # Where attention is nearly saturated differences lose digits, too.
+    if abs(factors[0] - factors[1]) > ctx.mpf(10) ** (-_DIGITS // 4):
+        raise ProofError(
+            f"chart of {found.model.name}: weight times Jacobian are {ctx.nstr(factors[0], 12)} at one point, "
+            f"{ctx.nstr(factors[1], 12)} at another (logarithms)"
+        )
 
-    def read(h: list[mpf]) -> tuple[list[mpf], list[mpf]]:
-        values = list(printed["read"](ctx, *h, *constants))
-        return values[:data], [*(h[place[s]] for s in found.hidden), *values[data:]]
 
-    def centred(h: list[mpf]) -> list[mpf]:
-        out = list(h)
-        for row in found.free:
-            mean = sum(h[row * tokens : (row + 1) * tokens]) / tokens
-            for m in range(tokens):
-                out[row * tokens + m] -= mean
-        return out
-
-    h = [ctx.mpf(str(draw.gauss(0, 1))) for _ in entries]
-    known, coordinates = read(h)
-    made = list(printed["complete"](ctx, *known, *coordinates, *constants))
+def _proved(proof: _Proof, h: list[mpf]) -> mpf:
+    """Return the log-weight at indices, which must come back, as the data of their output must."""
+    found, ctx, size = proof.found, proof.ctx, len(h)
+    known, coordinates = proof.read(h)
+    made = list(proof.printed["complete"](ctx, *known, *coordinates, *proof.constants))
     # Where attention is nearly saturated a sequence output loses digits.
     small = ctx.mpf(10) ** (-_DIGITS // 2)
-    off = max(abs(a - b) for a, b in zip(centred(made[: len(h)]), centred(h), strict=True))
+    off = max(abs(a - b) for a, b in zip(proof.centred(made[:size]), proof.centred(h), strict=True))
     if not off < small:
         raise ProofError(f"chart of {found.model.name}: the indices come back off by {ctx.nstr(off, 3)}")
-    exact = [*h[: found.model.indices * tokens], *[ctx.zero] * (len(h) - found.model.indices * tokens)]
-    told = printed["from_output"](ctx, *printed["link"](ctx, *exact, *constants), *constants)
-    off = max(abs(a - b) for a, b in zip(told, read(exact)[0], strict=True))
+    indices = found.model.indices * found.model.tokens
+    exact = [*h[:indices], *[ctx.zero] * (size - indices)]
+    told = proof.printed["from_output"](ctx, *proof.printed["link"](ctx, *exact, *proof.constants), *proof.constants)
+    off = max((abs(a - b) for a, b in zip(told, proof.read(exact)[0], strict=True)), default=ctx.zero)
     if not off < small:
         raise ProofError(f"chart of {found.model.name}: the data of the output are off by {ctx.nstr(off, 3)}")
-    if any(not condition > 0 for condition in made[len(h) + 1 :]):
+    if any(not condition > 0 for condition in made[size + 1 :]):
         raise ProofError(f"chart of {found.model.name}: a condition fails at indices that make the output")
-    solved = _solved_means(found)
-    if len(known) + len(found.hidden) + count + len(solved) != len(h):
-        return  # a sequence output with more entries than degrees of freedom, which `derive.sequence_inversion` proves
-
-    def changed(number: int, step: mpf) -> list[mpf]:
-        moved = list(h)
-        moved[number] += step
-        values, others = read(moved)
-        means = [sum(moved[row * tokens : (row + 1) * tokens]) / tokens for row in solved]
-        return [*values, *others[: len(found.hidden) + count], *means]
-
-    step = ctx.mpf(10) ** (-_DIGITS // 3)
-    columns = [
-        [(a - b) / (2 * step) for a, b in zip(changed(n, step), changed(n, -step), strict=True)] for n in range(len(h))
-    ]
-    volume = ctx.log(abs(ctx.det(ctx.matrix(columns))))
-    constant = _constant(found, constants, ctx)
-    # Where attention is nearly saturated differences lose digits, too.
-    if abs(made[len(h)] + volume - constant) > ctx.mpf(10) ** (-_DIGITS // 4):
-        raise ProofError(
-            f"chart of {found.model.name}: the weight is {ctx.nstr(made[len(h)], 12)}, the inverse Jacobian "
-            f"{ctx.nstr(constant - volume, 12)}"
-        )
+    return made[size]
 
 
 def _link_kernel(found: Chart, read: Kernel) -> Kernel:
     """Return the link as a kernel, or the scores of the last layer, for the proof."""
     line = straight_link(found.model)
-    outputs = sp.Matrix.vstack(*line.stages[-1].scores) if found.of_scores else line.outputs
+    outputs = line.scores if found.of_scores else line.outputs
+    assert outputs is not None
     return replace(
         read,
         name="link",
@@ -186,45 +211,6 @@ def _link_kernel(found: Chart, read: Kernel) -> Kernel:
     )
 
 
-def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:
-    """Return what does not depend on the indices: beta of the data, and the unit of the last layer's free means."""
-    model, names = found.model, chart_constants(found)
-    if found.deviation is not None or model.output == "sequence":
-        return ctx.zero
-    skip, beta = (ctx.mpf(1), ctx.mpf(1))
-    for symbol, value in zip(names, constants, strict=True):
-        skip = value if symbol in model.skip.free_symbols else skip
-        beta = value if symbol in model.beta.free_symbols else beta
-    total = -len(found.data) * ctx.log(beta)
-    weights = {s: v for s, v in zip(names, constants, strict=True) if s not in model.beta.free_symbols}
-    for block in _solved_queries(found):
-        total -= block.rank * ctx.log(abs(_row_sum(model, block.head, skip, weights, ctx)))
-    return total
-
-
 def _solved_means(found: Chart) -> list[int]:
     """Return the rows of free means that are no hidden entries."""
-    if found.deviation is None and found.model.output == "sequence":
-        return list(found.free)
-    return [row for b in _solved_queries(found) for row in range(b.start, b.start + b.rank)]
-
-
-def _solved_queries(found: Chart) -> list[IndexBlock]:
-    """Return the blocks of the last layer that are solved for, and whose means are free."""
-    if found.deviation is not None:
-        return []
-    last = [b for b in found.model.index_blocks if b.layer == found.model.layers and b.block == b.head]
-    return [b for b in last if b.start in found.free]
-
-
-def _row_sum(model: Architecture, head: int, skip: mpf, weights: dict[sp.Symbol, mpf], ctx: MPContext) -> mpf:
-    """Return kappa of one block on the diagonal: B^(aa) 1 = kappa 1."""
-    size = model.heads
-    product = ctx.eye(size)
-    for layer in range(1, model.layers):
-        factor = skip * ctx.eye(size)
-        for a in range(size):
-            for b in range(size):
-                factor[a, b] += ctx.one if size == 1 else weights[model.readouts[layer - 1][a, b]]
-        product = factor * product
-    return product[head - 1, head - 1]
+    return [row for row in found.free if found.entries[row, 0] not in found.hidden]

@@ -37,15 +37,21 @@ def structure(model: Network) -> Structure:
     stays zero where its attention is the output (the sign of the queries only renames scores), elsewhere it does not.
     """
     groups, shared = [], []
-    start = 0
-    for layer, rank in enumerate(model.ranks, start=1):
-        for _ in range(model.heads):
-            blocks = [[start + k * rank + i for i in range(rank)] for k in range(model.kinds * model.heads)]
-            groups.append(tuple(row for block in blocks for row in block))
-            roles = [blocks[k * model.heads : (k + 1) * model.heads] for k in range(model.kinds)]
-            shared += [tuple((row, row) for block in role for row in block) for role in roles]
-            if model.kinds == 2 and (layer < model.layers or model.output == "sequence"):
-                pairs = zip(*roles, strict=True)
-                shared.append(tuple(pair for keys, queries in pairs for pair in zip(keys, queries, strict=True)))
-            start += len(groups[-1])
-    return Structure(tuple(groups), tuple(shared))
+    for number, part in enumerate(model.parts, start=1):
+        roles = [[list(range(rows.start, rows.stop)) for rows in kind] for kind in part]
+        groups.append(tuple(row for role in roles for block in role for row in block))
+        shared += [tuple((row, row) for block in role for row in block) for role in roles]
+        last = number > len(model.parts) - model.heads
+        if len(roles) == 2 and not (last and model.seen_last):
+            pairs = zip(*roles, strict=True)
+            shared.append(tuple(pair for keys, queries in pairs for pair in zip(keys, queries, strict=True)))
+    return Structure(tuple(groups), (*shared, *_exchanged(model)))
+
+
+def _exchanged(model: Network) -> tuple[Entries, ...]:
+    """Pairs of rows of a readout whose overlap does not vanish, which classes that may be exchanged share."""
+    if model.chain is None or not model.chain.informed:
+        return ()
+    rows = range(model.parts[-1][0][0].start, model.parts[-1][0][0].stop)
+    pairs = tuple((i, j) for i in rows for j in rows if i < j)
+    return (pairs,) if pairs and not model.chain.odd(model.noise > 0) else ()

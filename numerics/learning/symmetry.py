@@ -1,5 +1,7 @@
 """Overlaps modulo the symmetries of a link: signs of layers, rotations of their rows, exchanges of indices."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..model.links import LinkKernel
@@ -19,10 +21,14 @@ class Symmetry:
         Rows that turn together: each of the slices by the same rotation of O(r), a sign where r is 1.
     group : PermutationGroup, optional
         Instead: changes of sign and exchanges of indices.
+    fixed : sequence of slice, optional
+        Rows that stay as they are.
     """
 
-    def __init__(self, blocks: list[list[slice]], group: PermutationGroup | None = None) -> None:
-        self._blocks, self._group = blocks, group
+    def __init__(
+        self, blocks: list[list[slice]], group: PermutationGroup | None = None, fixed: Sequence[slice] = ()
+    ) -> None:
+        self._blocks, self._group, self._fixed = blocks, group, fixed
 
     def rotation(self, overlap: Array) -> Array:
         """The R for which R What has the largest overlap with the teacher, tr(W What^T R^T)/D.
@@ -35,6 +41,8 @@ class Symmetry:
         if self._group is not None:
             return self._group.best(overlap)
         out = np.zeros_like(overlap)
+        for rows in self._fixed:
+            out[rows, rows] = np.eye(rows.stop - rows.start)
         for together in self._blocks:
             left, _, right = np.linalg.svd(np.sum([overlap[rows, rows] for rows in together], axis=0))
             for rows in together:
@@ -57,6 +65,10 @@ def symmetry(model: Model) -> Symmetry:
     """
     if isinstance(model, LinkKernel):
         return Symmetry([], signed_permutations(model.link, model.indices, model.tokens))
+    if model.chain is not None:
+        turned = [part for part in model.parts if not model.chain.fixed(part[0][0])]
+        rows = [rows.slice for rows in model.chain.rows if model.chain.fixed(rows.slice)]
+        return Symmetry([[rows for kind in part for rows in kind] for part in turned], fixed=rows)
     blocks, start = [], 0
     for rank in model.ranks:
         for _ in range(model.heads):

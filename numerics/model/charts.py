@@ -41,7 +41,7 @@ class Chart(Protocol):
     FREE: tuple[int, ...]
     VARIABLES: tuple[str, ...]
     SIGNS: int
-    READOUTS: int
+    CONSTANTS: int
     NOISE: int
     DERIVATION_HASH: str
     read: Compiled
@@ -86,7 +86,7 @@ def computed_as(model: Network) -> Network:
     KernelNotFoundError
         The activation is not provably monotone.
     """
-    if model.layers > 1 or model.noise:
+    if model.layers > 1 or model.noise or model.chain is not None:
         return model
     return of_scores(model.one_head) if isinstance(model.activation, ScoreFunction) else model.one_head
 

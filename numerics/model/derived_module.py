@@ -12,17 +12,13 @@ import threading
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple, Protocol
 
 from ..core.derived import Derived, derivation_of, keep, stored
 from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.notes import note
-from .network import Network
 
-__all__ = ["Worker", "constants_of", "derivation_by", "derived_module", "derived_source"]
+__all__ = ["Derivable", "Worker", "derivation_by", "derived_module", "derived_source"]
 
 # What derived modules import, beside the compiler.
 _RUNTIME = "attnlimits.generated.fastmath", "attnlimits.generated.lanes"
@@ -30,6 +26,14 @@ _RUNTIME = "attnlimits.generated.fastmath", "attnlimits.generated.lanes"
 _REFUSED = 3
 _lock = threading.Lock()
 _modules: dict[tuple[str, str], ModuleType] = {}
+
+
+class Derivable(Protocol):
+    """A model of which modules are derived."""
+
+    @property
+    def request(self) -> dict[str, object]:
+        """What the process is told of it, as JSON holds it."""
 
 
 class Worker(NamedTuple):
@@ -57,7 +61,7 @@ class Worker(NamedTuple):
     seconds: float
 
 
-def derived_module(worker: Worker, model: Network, **more: bool) -> ModuleType:
+def derived_module(worker: Worker, model: Derivable, **more: bool) -> ModuleType:
     """Module of an architecture, for any skip strength, inverse temperature and readout weights.
 
     Parameters
@@ -74,42 +78,22 @@ def derived_module(worker: Worker, model: Network, **more: bool) -> ModuleType:
     ConvergenceError
         The derivation took too long.
     """
-    asked = _asked(model, more)
+    asked = json.dumps(model.request | more)
     with _lock:
         if (worker.kind, asked) not in _modules:
             _modules[worker.kind, asked] = _executed(worker, _found(worker, asked))
         return _modules[worker.kind, asked]
 
 
-def derived_source(worker: Worker, model: Network, **more: bool) -> Derived:
+def derived_source(worker: Worker, model: Derivable, **more: bool) -> Derived:
     """Source of that module, which is not executed."""
-    return _found(worker, _asked(model, more))
-
-
-def constants_of(model: Network) -> NDArray[np.float64]:
-    """Constants of a model as derived functions take them: skip, beta, readout weights."""
-    weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
-    return np.concatenate([[model.skip, model.beta], *weights])
+    return _found(worker, json.dumps(model.request | more))
 
 
 @cache
 def derivation_by(worker: Worker) -> str:
     """Digest of all that makes the answers of a process, and of what they import."""
     return derivation_of(worker.module, *_RUNTIME)
-
-
-def _asked(model: Network, more: dict[str, bool]) -> str:
-    """What the process is told."""
-    architecture = {
-        "layers": model.layers,
-        "tokens": model.tokens,
-        "ranks": list(model.ranks),
-        "activation": model.activation_name,
-        "tied": model.tied,
-        "heads": model.heads,
-        "output": model.output,
-    }
-    return json.dumps(architecture | more)
 
 
 def _found(worker: Worker, asked: str) -> Derived:

@@ -120,6 +120,8 @@ def on_chart(model: object) -> bool:
     """Output from which what is left open of the indices has coordinates (`derive.charts`), or that has noise."""
     if not isinstance(model, Network):
         return False
+    if model.chain is not None:
+        return (model.noise > 0 or model.chain.charted) and not model.chain.planted
     if branched(model):
         return True
     own = isinstance(model.activation, ScoreFunction)
@@ -143,7 +145,7 @@ def operator_on_chart(model: object) -> bool:
 
 def derivable(model: object) -> bool:
     """Any architecture whose activation has a name."""
-    return isinstance(model, Network) and not callable(model.activation)
+    return isinstance(model, Network) and (model.chain is not None or not callable(model.activation))
 
 
 def balls(model: object) -> bool:

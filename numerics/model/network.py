@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from types import ModuleType
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,9 @@ from ..core.memory import refuse_memory
 from ..core.shown import in_html
 from ..core.validation import finite, flag, not_negative, positive, whole
 from .activations import ACTIVATIONS, Activation, ScoreFunction, activated, finite_output, read_activation
+from .blocks import Attention, Chain, Output, Residual, chain_of
+from .blocks.protocol import Block
+from .derived_module import Worker, derived_module
 from .kernels import kernel_package, served
 
 __all__ = ["ACTIVATIONS", "CHART_WORKER", "JACOBIAN_WORKER", "Network", "has_kernel", "kernel"]
@@ -29,6 +33,14 @@ Array = NDArray[np.float64]
 OUTPUTS = ("last", "sequence")
 #: Module of the process that derives charts; all that it imports makes them.
 CHART_WORKER = "attnlimits.derive.emit.chart_worker"
+# Outputs of lists of blocks.
+_OUTPUTS = Worker(
+    "outputs",
+    "attnlimits.derive.emit.outputs_worker",
+    "the output of this list of blocks",
+    (("outputs", "(float64[:, :, ::1], float64[::1], float64[:, :, ::1])"),),
+    seconds=300.0,
+)
 #: That of the one that derives Jacobians.
 JACOBIAN_WORKER = "attnlimits.derive.emit.jacobian_worker"
 # Where no kernel was generated: the posterior of one layer, of several, and on charts.
@@ -52,8 +64,9 @@ class Network:
 
     Parameters
     ----------
-    layers : int
-        Depth L >= 1.
+    layers : int, str or sequence of blocks
+        Depth L >= 1; or, in place of all other parameters but tokens, token_covariance and noise, a list of blocks
+        (`al.blocks`) or its text, "attention(causal) | residual | norm | attention(rank=2)".
     tokens : int
         Sequence length M >= 2.
     rank : int or tuple of int
@@ -77,6 +90,14 @@ class Network:
     noise : float, optional
         Variance Delta >= 0 of Gaussian noise: on the scores beta K^T Q of the softmax that is observed, so that an
         output stays a stochastic matrix; on every entry of any other output.
+    mask : {"causal", "window:k"} or array_like, optional
+        Which tokens the row of each token sees, in every layer: those up to its own, the k last of these, or an M x M
+        array, true where a row sees a token. A softmax is over what a row sees.
+    token_covariance : "ar1:rho" or array_like, optional
+        Covariance C of the tokens, scaled to the trace M: X_0 = C^{1/2} times independent tokens. The indices are those
+        of the independent tokens, and B_0 = C^{1/2}.
+    chain : Chain, optional
+        The list of blocks as it is kept; made of the other fields.
 
     Raises
     ------
@@ -99,9 +120,18 @@ class Network:
     output: str = "last"
     readouts: tuple[tuple[tuple[float, ...], ...], ...] | Sequence[ArrayLike] | None = None
     noise: float = 0.0
+    mask: str | ArrayLike | None = None
+    token_covariance: str | ArrayLike | None = None
+    chain: Chain | None = None
 
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
+        if self.chain is not None or not isinstance(self.layers, int) or self.mask is not None:
+            self._compose()
+        elif self.token_covariance is not None:
+            self._compose()
+        if self.chain is not None:
+            return
         layers = whole("layers", self.layers, 1, "(2)")
         # Before a tuple of all ranks is made.
         refuse_memory(f"layers = {layers} (overlaps of every two layers)", 8 * layers**2, "take fewer layers")
@@ -130,6 +160,50 @@ class Network:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "readouts", self._checked_readouts())
+
+    def _compose(self) -> None:
+        """Take a list of blocks, or make one of the other fields; set the fields that follow from it."""
+        tokens = whole("tokens", self.tokens, 2, "(1)")
+        if self.heads != 1 or self.readouts is not None:
+            raise ValueError("a list of blocks, a mask and correlated tokens are served for one head; leave heads out")
+        chain = self.chain
+        if chain is None:
+            listed = not isinstance(self.layers, int)
+            if listed and self.mask is not None:
+                raise ValueError(
+                    "mask belongs to each attention of a list: attention(causal), al.blocks.Attention(mask=)"
+                )
+            given = cast("str | Sequence[Block]", self.layers) if listed else self._layered()
+            chain = chain_of(given, tokens, self.token_covariance)
+        found: dict[str, object] = {"noise": not_negative("noise", self.noise, "(1)")}
+        plain = chain.plain()
+        if plain is None:
+            found |= {
+                "chain": chain,
+                "layers": len(chain.groups),
+                "rank": tuple(group[0].size for group in chain.groups),
+                "activation": chain.activation,
+                "tied": not any(rows.role in ("k", "q") for rows in chain.rows),
+                "output": "sequence" if chain.shown.tokens else "last",
+                "readouts": (),
+            }
+        else:
+            found |= plain
+        for name, value in (found | {"tokens": tokens, "mask": None, "token_covariance": None}).items():
+            object.__setattr__(self, name, value)
+
+    def _layered(self) -> list[Block]:
+        """Blocks of the fields: attention, each with a residual but for one that is observed."""
+        layers = whole("layers", self.layers, 1, "(2)")
+        ranks = tuple(self.rank) if isinstance(self.rank, tuple | list) else (self.rank,) * layers
+        if len(ranks) != layers:
+            raise ValueError(f"rank must be one integer or {layers} of them, one per layer (2), got {len(ranks)}")
+        blocks: list[Block] = []
+        for rank in ranks:
+            blocks += [Attention(rank, self.tied, self.beta, self.activation, self.mask), Residual(self.skip)]
+        if self.output not in OUTPUTS:
+            raise ValueError(f"output must be 'last' (6) or 'sequence' (25), got {self.output!r}")
+        return [*blocks, Output()] if self.output == "sequence" else blocks[:-1]
 
     def _checked_readouts(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
         count = 0 if self.heads == 1 else self.layers if self.output == "sequence" else self.layers - 1
@@ -160,12 +234,14 @@ class Network:
 
     @property
     def kinds(self) -> int:
-        """Weight matrices per head and layer: 1 if tied, 2 (keys, then queries) if not."""
+        """Weight matrices per head and layer: 1 if tied, 2 (keys, then queries) if not; of lists see `parts`."""
         return 1 if self.tied else 2
 
     @property
     def weight_rows(self) -> int:
         """Rows of the stacked weights: layer by layer, head by head, keys before queries."""
+        if self.chain is not None:
+            return self.chain.indices
         return self.heads * self.kinds * sum(self.ranks)
 
     @property
@@ -182,7 +258,7 @@ class Network:
     def single(self) -> bool:
         """Whether it has one head, an activation with a name, and its last layer is seen without noise."""
         plain = self.heads == 1 and self.output == "last" and not callable(self.activation)
-        return plain and not self.noise
+        return plain and not self.noise and self.chain is None
 
     @property
     def one_head(self) -> Network:
@@ -205,6 +281,8 @@ class Network:
         """Rows of M independent numbers that the noise of one output is made of."""
         if not self.noise:
             return 0
+        if self.chain is not None:
+            return self.chain.shown.noise_rows(self.tokens)
         if self.output == "sequence":
             return self.heads**2 * self.tokens
         # An output of softmax shows the differences of the scores of a row.
@@ -213,11 +291,15 @@ class Network:
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Shape of one output of `link`."""
+        if self.chain is not None:
+            return self.chain.shown.shape
         return (self.mixing_size, self.mixing_size if self.output == "sequence" else self.tokens)
 
     @property
     def blocks(self) -> list[tuple[str, slice]]:
         """Names and rows of what is learned as one: the layers if tied, keys and queries of each if not."""
+        if self.chain is not None:
+            return self.chain.names
         where = [f"layer {number}" for number in range(1, self.layers + 1)]
         if not self.tied and self.layers == 1:
             where = ["keys", "queries"]
@@ -232,8 +314,58 @@ class Network:
         return not self.tied
 
     @property
+    def parts(self) -> tuple[tuple[tuple[slice, ...], ...], ...]:
+        """Rows of h that are learned together: layer by layer and head by head, its keys and its queries, all blocks.
+
+        Each part holds the slices of each kind of its weights, one for each block of coordinates that they meet.
+        """
+        if self.chain is not None:
+            return tuple(tuple((rows.slice,) for rows in group) for group in self.chain.groups)
+        found, start = [], 0
+        for rank in self.ranks:
+            for _ in range(self.heads):
+                kinds = []
+                for _ in range(self.kinds):
+                    kinds.append(tuple(slice(start + b * rank, start + (b + 1) * rank) for b in range(self.heads)))
+                    start += rank * self.heads
+                found.append(tuple(kinds))
+        return tuple(found)
+
+    @property
+    def seen_last(self) -> bool:
+        """Whether the attention of the last layer is what is observed."""
+        if self.chain is not None:
+            return isinstance(self.chain.blocks[-1], Attention)
+        return self.output == "last"
+
+    @property
+    def request(self) -> dict[str, object]:
+        """What derives its modules is told (`derived_module`)."""
+        if self.chain is not None:
+            return self.chain.request
+        return {
+            "layers": self.layers,
+            "tokens": self.tokens,
+            "ranks": list(self.ranks),
+            "activation": self.activation_name,
+            "tied": self.tied,
+            "heads": self.heads,
+            "output": self.output,
+        }
+
+    @property
+    def constants(self) -> Array:
+        """Constants as derived functions take them: skip, beta, readout weights; those of the blocks of a list."""
+        if self.chain is not None:
+            return self.chain.constants
+        weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in self.readouts or ()]
+        return np.concatenate([[self.skip, self.beta], *weights])
+
+    @property
     def parameters(self) -> dict[str, object]:
         """What defines the model, by the names of the flags of the command."""
+        if self.chain is not None:
+            return self._listed
         named: dict[str, object] = {"layers": self.layers, "tokens": self.tokens, "rank": self.rank}
         if self._skips:
             named["skip"] = self.skip
@@ -246,8 +378,23 @@ class Network:
             named["noise"] = self.noise
         return named
 
+    @property
+    def _listed(self) -> dict[str, object]:
+        """Parameters of a list of blocks; planted overlaps have no flag, and stand by their hash."""
+        assert self.chain is not None
+        named: dict[str, object] = {"blocks": self.chain.text(), "tokens": self.tokens}
+        if self.chain.covariance is not None:
+            named["token-covariance"] = self.chain.covariance
+        if self.chain.planted:
+            named["overlaps"] = hashlib.sha256(self.chain.constants.tobytes()).hexdigest()[:16]
+        return named | ({"noise": self.noise} if self.noise else {})
+
     def describe(self) -> str:
         """Return one line that names the model."""
+        if self.chain is not None:
+            more = ", correlated tokens" if self.chain.covariance is not None else ""
+            noise = f", noise {self.noise:g}" if self.noise else ""
+            return f"{self.chain.text()}, M={self.tokens}{more}{noise}"
         rank = self.rank if isinstance(self.rank, int) else ",".join(map(str, self.rank))
         return (
             f"{'tied' if self.tied else 'untied'} {self.activation_name} attention, L={self.layers}, M={self.tokens}, "
@@ -277,7 +424,7 @@ class Network:
         which a search finds, and fewer layers than M - 1 up to the signs of the layers (`unique_preimage`). Outputs of
         linear layers are of low rank: they lie on a surface, and leave more open.
         """
-        if not (self.tied and self.heads == 1 and set(self.ranks) == {1}):
+        if self.chain is not None or not (self.tied and self.heads == 1 and set(self.ranks) == {1}):
             return False
         if self.output != "sequence" or self.noise or self.activation != "softmax" or self.layers < 2:
             return False
@@ -333,6 +480,8 @@ class Network:
         ----------
         troiani2025, (5)-(7), (21)-(26), (31)-(32), (44)-(45).
         """
+        if self.chain is not None:
+            return self._outputs(h)
         last_mixing, attention = self._propagate(h)
         return finite_output(last_mixing if self.output == "sequence" else attention, self.layers)
 
@@ -377,11 +526,24 @@ class Network:
         """
         return finite_output(self._propagate(h)[0], self.layers)
 
-    def _propagate(self, indices_of_all: ArrayLike) -> tuple[Array, Array]:
-        """Return the last mixing matrix and the attention matrices of the last layer, which may exceed float64."""
+    def _checked(self, indices_of_all: ArrayLike) -> Array:
+        """Indices, after a check of their shape."""
         h = finite("h", indices_of_all)
         if h.ndim < 2 or h.shape[-2:] != (self.indices, self.tokens):
             raise ValueError(f"h must have shape (..., P, M) = (..., {self.indices}, {self.tokens}) (7), got {h.shape}")
+        return h
+
+    def _outputs(self, indices_of_all: ArrayLike) -> Array:
+        """Outputs of a list of blocks, by the function that is derived for it."""
+        h = self._checked(indices_of_all)
+        flat = np.ascontiguousarray(h.reshape(-1, self.indices, self.tokens))
+        out = np.empty((len(flat), *self.output_shape))
+        derived_module(_OUTPUTS, self).outputs(flat, self.constants, out)
+        return finite_output(out.reshape(*h.shape[:-2], *self.output_shape), self.layers)
+
+    def _propagate(self, indices_of_all: ArrayLike) -> tuple[Array, Array]:
+        """Return the last mixing matrix and the attention matrices of the last layer, which may exceed float64."""
+        h = self._checked(indices_of_all)
         heads, tokens, size, kinds = self.heads, self.tokens, self.mixing_size, self.kinds
         lead = h.shape[:-2]
         mixed = attention = np.broadcast_to(np.eye(size), (*lead, size, size))

@@ -5,6 +5,7 @@
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,7 +67,7 @@ def _parts(rows: Array, network: Network, layer: int) -> list[tuple[Array, Array
     return parts
 
 
-def forward(x: ArrayLike, weights: ArrayLike, network: Network) -> Array:
+def forward(x: ArrayLike, weights: ArrayLike, network: Network, *, directions: Sequence[ArrayLike] = ()) -> Array:
     """Run the network on embeddings of finite dimension, by its definition.
 
     Parameters
@@ -76,6 +77,9 @@ def forward(x: ArrayLike, weights: ArrayLike, network: Network) -> Array:
     weights : array_like, shape (weight_rows, D/H)
         As `random_weights`.
     network : Network
+    directions : sequence of array_like, optional
+        Of a list of blocks, for every mlp: U, shape (k, D), or A above U, shape (2 k, D), where its overlaps are not
+        planted.
 
     Returns
     -------
@@ -95,6 +99,9 @@ def forward(x: ArrayLike, weights: ArrayLike, network: Network) -> Array:
     troiani2025, (2)-(3), (19), (25), (28)-(30).
     """
     sample, rows = _inputs(x, weights, network)
+    if network.chain is not None:
+        told = network.chain.forward(sample, rows, [finite("directions", part) for part in directions])
+        return finite_output(told, network.layers)
     width = sample.shape[-2] // network.heads
     # Tokens as rows, one array per block of coordinates.
     state = [np.swapaxes(sample[..., a * width : (a + 1) * width, :], -1, -2) for a in range(network.heads)]
@@ -138,6 +145,8 @@ def indices(x: ArrayLike, weights: ArrayLike, network: Network) -> Array:
     troiani2025, (4), (20), (33)-(43).
     """
     sample, rows = _inputs(x, weights, network)
+    if network.chain is not None:
+        return np.asarray(rows @ sample / math.sqrt(sample.shape[-2]))
     width = sample.shape[-2] // network.heads
     parts = []
     for layer in range(network.layers):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...core.errors import KernelNotFoundError
-from ...model.derived_module import Worker, constants_of, derived_module
+from ...model.derived_module import Worker, derived_module
 from ...model.links import LinkKernel
 from ...model.network import Network
 from ...model.routes import DERIVED_SLOPES, require
@@ -109,7 +109,7 @@ def _attention_loss(model: Network) -> Loss:
 
 def _derived_loss(model: Network) -> Loss:
     square_loss = derived_module(WORKER, model).square_loss
-    constants = constants_of(model)
+    constants = model.constants
 
     def loss(h: Array, y: Array) -> tuple[Array, Array]:
         losses, slopes = np.empty(len(h)), np.empty(h.shape)

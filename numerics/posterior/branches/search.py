@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ...arithmetic.addresses import address, function_at
 from ...arithmetic.copies import copy_matrix
-from ...model import derived_module
 from ...model.jacobians import Jacobian
 from ...model.network import Network
 from ..student import set_inverse, set_lower_factor
@@ -53,7 +52,7 @@ class Equations(NamedTuple):
 
 def equations_of(model: Network, derived: Jacobian) -> Equations:
     """Equations of a network; `derived` is to be kept as long as they are used."""
-    constants = np.ascontiguousarray(derived_module.constants_of(model), dtype=np.float64)
+    constants = np.ascontiguousarray(model.constants, dtype=np.float64)
     outputs = math.prod(model.output_shape)
     return Equations(address(derived.link, _LINK), address(derived.jacobian, _JACOBIAN), constants, outputs)
 

@@ -151,6 +151,8 @@ def _log_unit(model: Network) -> float:
         return -0.5 * model.mixing_size * math.log(model.tokens)
     if model.tied or model.activation != "softmax" or model.noise:
         return 0.0
+    if model.chain is not None:
+        return model.chain.log_unit
     rank, m, total = model.ranks[-1], model.tokens, 0.0
     mixing = model.mixing(np.zeros((model.indices, m)))
     for head in range(model.heads):

@@ -8,7 +8,6 @@ from numba import types
 from numpy.typing import NDArray
 
 from ...arithmetic.addresses import address, function_at
-from ...model import derived_module
 from ...model.charts import Chart
 from ...model.network import Network
 
@@ -101,7 +100,7 @@ def token_modes(tokens: int) -> Array:
 
 def constants_of(model: Network) -> Array:
     """Constants of a model as its chart takes them: skip, beta, readout weights, deviation of the noise if any."""
-    return np.append(derived_module.constants_of(model), [math.sqrt(model.noise)] if model.noise else [])
+    return np.append(model.constants, [math.sqrt(model.noise)] if model.noise else [])
 
 
 def layout_of(module: Chart, constants: Array) -> Layout:

@@ -27,9 +27,21 @@ def _checked(model: Network, y: Array) -> Array:
     """Outputs of softmax layers, whose rows have a given sum, or UnreachableOutputError; others as they are."""
     if model.activation != "softmax" or (model.noise and model.output == "sequence"):
         return y
+    if model.chain is not None:
+        return _masked(y, model.chain.seen)
     total = (1 + model.skip) ** model.layers if model.output == "sequence" else 1.0
     where = f"troiani2025 (25), divided by (1 + c)^L = {total:g}"
     return softmax_rows(y / total, where) * total if model.output == "sequence" else softmax_rows(y)
+
+
+def _masked(y: Array, seen: NDArray[np.bool_]) -> Array:
+    """Rows of a softmax over what each sees, zero elsewhere."""
+    if (y[:, ~seen] != 0).any():
+        raise UnreachableOutputError("y must be zero where the mask hides a token from the row of another")
+    out = np.array(y)
+    for i, columns in enumerate(seen):
+        out[:, i, columns] = softmax_rows(y[:, i, columns])
+    return out
 
 
 def output_data(model: Network, layout: Layout, y: Array) -> Array:

@@ -245,15 +245,18 @@ def sign_flips(model: Network) -> Array:
     Without noise the chart sums over the sign of a tied last layer of rank 1, and of every such layer of a sequence
     output, so that it is left out.
     """
-    rows: list[list[int]] = []
-    start = 0
-    for layer, rank in enumerate(model.ranks, start=1):
-        width = rank * model.kinds * model.heads
-        for _ in range(model.heads):
-            seen = layer == model.layers or model.output == "sequence"
-            if not seen or not model.tied or rank > 1 or model.noise:
-                rows.append(list(range(start, start + width)))
-            start += width
+    parts, summed = model.parts, set()
+    if model.seen_last or model.chain is None:
+        one = [n for n, part in enumerate(parts) if len(part) == 1 and part[0][0].stop - part[0][0].start == 1]
+        last = len(parts) - model.heads
+        summed = {n for n in one if not model.noise and (n >= last or model.output == "sequence")}
+    # A readout is linear in its weights.
+    kept = len(parts) - (model.chain is not None and model.chain.informed)
+    rows = [
+        [row for kind in part for block in kind for row in range(block.start, block.stop)]
+        for n, part in enumerate(parts[:kept])
+        if n not in summed
+    ]
     # Later layers first: they are learned first.
     rows = rows[::-1][: _MOST_FLIPS.bit_length() - 1]
     out = []
