@@ -22,10 +22,12 @@ from .operator import Operator, operator_of_normals, turn_of
 from .pieces import LINEAR, debiased_average, linear, product, rows_product, stated
 from .structure import Entries, structure
 
-__all__ = ["ChartChannel", "OutputPosterior"]
+__all__ = ["AT_ONCE", "ChartChannel", "OutputPosterior"]
 
 Array = NDArray[np.float64]
 
+#: Growth rate of what is learned from the first samples on.
+AT_ONCE = 1e9
 # Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
 _NARROW = 0.7
 
@@ -100,6 +102,8 @@ class ChartChannel(ChannelBase):
         self.layers = tuple(range(model.indices))
         self.structure = structure(model)
         self.share = 1 / model.heads**2
+        # What a readout shows is linear in its weights: E[h | y] does not vanish.
+        self._informed = self.groups[-1:] if model.chain is not None and model.chain.informed else ()
         self._replicas, self._nodes = len(points), nodes
         normals = np.concatenate(points).reshape(sum(map(len, points)), -1, model.tokens)
         self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)
@@ -138,6 +142,9 @@ class ChartChannel(ChannelBase):
         growth, off = np.full(shape[:2], np.nan), np.zeros(shape[1])
         for group in growing:
             rows = list(group)
+            if group in self._informed:
+                growth[:, rows] = AT_ONCE
+                continue
             rates, _, off[rows] = self._table(group, found.moments, found.h[:, rows]).largest()
             growth[:, rows] = rates[:, None]
         return Averages(out, growth, stated(orders), "monte-carlo", growth_bias=off, orders=orders)

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> Outcome:
     name = model.describe()
     if args.heads != model.heads:
         name += f", H={args.heads}"
-    if args.output != model.output:
+    if model.chain is None and args.output != model.output:
         name += ", output B_1"
     return _outcome(result, {"model": name}, args)
 

@@ -8,6 +8,7 @@ from ..core.memory import refuse_memory
 from ..model.described import Model
 from ..model.network import ACTIVATIONS, Network
 from ..model.routes import serving
+from .block_flags import BLOCK_DEFAULTS, block_flags, is_listed, listed
 from .link_flags import link_flags, link_of, noise_of, number_of
 
 __all__ = [
@@ -53,6 +54,7 @@ MODEL_DEFAULTS: dict[str, object] = {
     "activation": "softmax",
     "untied": False,
     "output": "last",
+    **BLOCK_DEFAULTS,
 }
 SYMBOLIC_DEFAULTS = {name: value for name, value in MODEL_DEFAULTS.items() if name != "readouts"}
 SYMBOLIC_DEFAULTS |= {"layers": None, "tokens": None, "skip": None, "beta": None}
@@ -113,13 +115,15 @@ def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> N
     group.add_argument(
         "--output", choices=OUTPUTS, default="last", help="attention of the last layer, or all tokens that leave it"
     )
+    block_flags(parser.add_argument_group("other networks"))
 
 
 def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, object]) -> None:
     """Refuse flags of a model beside --link, which replaces it."""
     for name, usual in parser_defaults.items():
         if getattr(args, name) != usual:
-            raise ValueError(f"--{name} describes a model, and --link stands instead of one; leave one of them out")
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} describes a model, and --link stands instead of one; leave one of them out")
 
 
 def check_link(args: argparse.Namespace) -> None:
@@ -268,6 +272,8 @@ def readouts_of(args: argparse.Namespace) -> Matrices | None:
 
 def described(args: argparse.Namespace, heads: int = 1) -> Network:
     """Return the network that the flags describe, served or not."""
+    if is_listed(args):
+        return listed(args, MODEL_DEFAULTS)
     return Network(
         args.layers,
         args.tokens,
@@ -307,6 +313,8 @@ def model_of(args: argparse.Namespace, verb: str) -> Model:
 
 def network_of(args: argparse.Namespace, verb: str) -> Network:
     """Return the network of the flags, as far as `verb` serves it: of heads side by side, one of them."""
+    if is_listed(args):
+        return listed(args, MODEL_DEFAULTS)
     if args.layers == 1 and not noise_of(args) and _is_one_head(args, verb):
         if args.untied:
             return Network(1, args.tokens, args.rank, activation=args.activation, tied=False, beta=args.beta)

@@ -11,6 +11,7 @@ from ..channel.averages import matrix_root
 from ..core.memory import refuse_memory
 from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
+from ..model.network import Network
 from ..posterior.protocol import Model
 from ..priors import GAUSSIAN, Prior, as_prior
 from .blocks import Array, Floats, rows_of, stream
@@ -179,7 +180,9 @@ def draw(x: Floats, weights: Array, model: Model, generator: np.random.Generator
     """Fill x with new samples, and return their indices, shape (n, P, M)."""
     x[:] = generator.standard_normal(x.shape, dtype=x.dtype.type)
     # As the network would, in double precision of the samples as they are stored.
-    projected = of_blocks(x, model).astype(np.float64) @ weights.T
+    if isinstance(model, Network) and model.chain is not None and model.chain.root is not None:
+        x[:] = model.chain.root @ x
+    projected = of_blocks(x.astype(np.float64), model) @ weights.T
     return to_indices(np.swapaxes(projected, 1, 2), model) / math.sqrt(weights.shape[1])
 
 

@@ -65,7 +65,9 @@ def require_one_head(what: str, model: Model) -> None:
 
 
 def of_blocks(x: Floats, model: Model) -> Floats:
-    """Samples of shape (N, M, D) as (N, M H, D/H)."""
+    """Samples of shape (N, M, D) as (N, M H, D/H); correlated tokens as the independent ones that they are made of."""
+    if isinstance(model, Network) and model.chain is not None and model.chain.root is not None:
+        return np.matmul(np.linalg.inv(model.chain.root).astype(x.dtype), x)
     heads = blocks_of(model)
     return x if heads == 1 else x.reshape(len(x), x.shape[1] * heads, x.shape[2] // heads)
 

@@ -126,9 +126,8 @@ class Network:
 
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
-        if self.chain is not None or not isinstance(self.layers, int) or self.mask is not None:
-            self._compose()
-        elif self.token_covariance is not None:
+        listed = isinstance(self.layers, str | list | tuple)
+        if listed or any(x is not None for x in (self.chain, self.mask, self.token_covariance)):
             self._compose()
         if self.chain is not None:
             return
@@ -168,7 +167,7 @@ class Network:
             raise ValueError("a list of blocks, a mask and correlated tokens are served for one head; leave heads out")
         chain = self.chain
         if chain is None:
-            listed = not isinstance(self.layers, int)
+            listed = isinstance(self.layers, str | list | tuple)
             if listed and self.mask is not None:
                 raise ValueError(
                     "mask belongs to each attention of a list: attention(causal), al.blocks.Attention(mask=)"

@@ -1,11 +1,14 @@
 """Threshold of any layer of a network: of the last one, or of one before it."""
 
 import itertools
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
+
 from ..core.memory import refuse_memory
-from ..core.results import ThresholdResult
+from ..core.results import Origin, ThresholdResult
 from ..model.network import Network
 from ..model.routes import CHART_OPERATOR, preferred, require
 from .charts import chart_threshold
@@ -86,6 +89,8 @@ def layer_threshold(
     layer = model.layers if layer is None else layer
     if not 1 <= layer <= model.layers:
         raise ValueError(f"layer must be from 1 to {model.layers}, got {layer}")
+    if layer == model.layers and model.chain is not None and model.chain.informed:
+        return _at_once(model)
     if layer == model.layers:
         if given is not None:
             raise ValueError("given is for a layer before the last one; the last layer is learned from nothing")
@@ -94,6 +99,27 @@ def layer_threshold(
         return last_layer(model, digits=digits, rng=rng, progress=progress)
     many: _Many = {"samples": samples, "replicas": replicas, "rng": rng, "workers": workers}
     return _before_the_last(model, layer, given, digits, many, progress)
+
+
+def _at_once(model: Network) -> ThresholdResult:
+    """Threshold of the weights of a readout, which what it shows is linear in: zero."""
+    rows = [row for kind in model.parts[-1] for part in kind for row in range(part.start, part.stop)]
+    learned = np.zeros(model.indices)
+    learned[rows] = 1 / math.sqrt(len(rows))
+    return ThresholdResult(
+        value="0",
+        error=0.0,
+        how="estimated",
+        exact="0",
+        subspace=f"layer {model.layers}",
+        eigenvector=np.diag(learned),
+        operator_norm=math.inf,
+        converged=True,
+        status="E[h | y] of a readout does not vanish: its weights are learned from the first samples on (15)",
+        n_iter=0,
+        kernel_hash=model.kernel_hash,
+        origin=Origin.of(model, layer=model.layers),
+    )
 
 
 def _before_the_last(

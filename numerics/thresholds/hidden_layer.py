@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ..channel.charts import AT_ONCE
 from ..core.decimals import recorded
 from ..core.errors import ConvergenceError
 from ..core.results import Origin, ThresholdResult
@@ -21,6 +22,8 @@ __all__ = ["hidden_layer"]
 _TOL, _CLOSEST = 1e-4, 1e-3
 # Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at most.
 _FURTHER, _MOST = 1.25, 20
+# Where no layer grows from zero overlap, the scan begins at the inverse of this.
+_SLOWEST = 0.5
 
 
 def hidden_layer(
@@ -78,7 +81,8 @@ def hidden_layer(
     groups = averages.groups[(layer - 1) * model.heads : layer * model.heads]
     iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, GAUSSIAN)
     zero = averages(np.zeros((model.indices,) * 2))
-    first = 1 / float(np.nanmax(zero.growth.mean(axis=0)))
+    rates = zero.growth.mean(axis=0)
+    first = 1 / float(np.nanmax(rates[rates < AT_ONCE], initial=_SLOWEST))
 
     def alphas() -> Iterator[float]:
         for k in range(1, _MOST + 1):

@@ -220,6 +220,10 @@ def _family(
     if isinstance(model, Network):
         require("curve", model)
         network = model
+        if along != "alpha" and network.chain is not None:
+            raise ValueError(
+                f"a curve of a list of blocks goes along alpha, as each block has a strength of its own; got {along}"
+            )
 
         def averages(value: float | None) -> Channel:
             at = network

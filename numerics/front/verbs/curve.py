@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlimits.numerics.core.cluster_pool import workers_of
+from attnlimits.numerics.core.results import Origin
 from attnlimits.numerics.fixed_point.continuation import CurveResult
 from attnlimits.numerics.fixed_point.continuation.accurate import model_curve
 from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
+from attnlimits.numerics.model.reduced import reduced
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -69,5 +73,9 @@ def curve(
     >>> f"{found.points['uninformed'][1].overlap[0, 0]:.6f}"
     '0.216227'
     """
+    simpler, reason = (model, "") if isinstance(model, Link) else reduced(model)
     with workers_of(client, workers) as hands:
-        return model_curve(model, values, workers=hands, accuracy=accuracy, **settings)
+        found = model_curve(simpler, values, workers=hands, accuracy=accuracy, **settings)
+    if reason:
+        found = replace(found, origin=Origin.of(model).with_settings(**found.origin.settings))
+    return found

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlimits.numerics.core.cluster_pool import workers_of
-from attnlimits.numerics.core.results import EvolutionResult
+from attnlimits.numerics.core.results import EvolutionResult, Origin
 from attnlimits.numerics.fixed_point.heads import evolve_heads
 from attnlimits.numerics.fixed_point.link_limit import evolve_link
 from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.charts import of_scores
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
+from attnlimits.numerics.model.reduced import reduced
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -77,6 +78,11 @@ def _evolved(model: Model, alpha: float, heads: int | None, output: str | None, 
     """Fixed point by whatever serves the model."""
     if isinstance(model, Link):
         return evolve_link(model, alpha, **settings)
+    simpler, reason = reduced(model)
+    if reason:
+        found = _evolved(simpler, alpha, heads, output, **settings)
+        origin = Origin.of(model).with_settings(**found.origin.settings)
+        return replace(found, status=f"{found.status}; {reason}", origin=origin)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
         found = _evolved(of_scores(model), alpha, heads, output, **settings)

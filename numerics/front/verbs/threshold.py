@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from attnlimits.numerics.core.results import ThresholdResult
+from attnlimits.numerics.core.results import Origin, ThresholdResult
 from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.reduced import reduced
 from attnlimits.numerics.thresholds.choice import layer_threshold
 from attnlimits.numerics.thresholds.heads import heads_threshold
 
@@ -88,6 +89,10 @@ def threshold(
         from attnlimits.numerics.thresholds.link.choice import link_threshold
 
         return link_threshold(model, digits=digits)
+    simpler, reason = reduced(model)
+    if reason:
+        given = {"digits": digits} if isinstance(simpler, Link) else {"digits": digits, **settings}
+        return _of_simpler(threshold(simpler, **given), model, reason)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
         from attnlimits.numerics.model.charts import of_scores  # its compiler takes a while to load
@@ -107,3 +112,22 @@ def threshold(
             digits=12 if digits is None else digits,
         )
     return layer_threshold(model, digits=digits, **settings)
+
+
+def _of_simpler(found: "ThresholdResult | LinkThreshold", model: Network, reason: str) -> ThresholdResult:
+    """Threshold of a network by that of a model that is as informative."""
+    assert found.value is not None and found.error is not None
+    return ThresholdResult(
+        value=found.value,
+        error=found.error,
+        how=found.how,
+        exact=found.exact,
+        subspace="layer 1",
+        eigenvector=found.eigenvector,
+        operator_norm=found.operator_norm,
+        converged=found.converged,
+        status=f"{found.status}; {reason}",
+        n_iter=found.n_iter,
+        kernel_hash=found.kernel_hash,
+        origin=Origin.of(model).with_settings(**found.origin.settings),
+    )

@@ -248,6 +248,12 @@ class Chain:
         first = self.blocks[0]
         return first.covariance if isinstance(first, Correlation) else None
 
+    @cached_property
+    def root(self) -> Array | None:
+        """Symmetric root of that, shape (M, M)."""
+        first = self.blocks[0]
+        return first.root if isinstance(first, Correlation) else None
+
     def plain(self) -> dict[str, object] | None:
         """Arguments of a `Network` without a list that is this one: tied or untied layers around which residuals lead.
 
