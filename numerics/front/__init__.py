@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from .verbs.evolve import evolve as evolve
     from .verbs.explain import explain as explain
     from .verbs.free_entropy import free_entropy as free_entropy
+    from .verbs.from_flax import from_flax as from_flax
+    from .verbs.from_torch import from_torch as from_torch
+    from .verbs.from_weights import from_weights as from_weights
     from .verbs.gamp import gamp as gamp
     from .verbs.make_data import make_data as make_data
     from .verbs.make_data import teacher as teacher
@@ -62,8 +65,8 @@ _PLACES = {
     "verify": ("attnlimits.derive.registry", "run"),
 }
 _VERBS = (
-    *("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "report"),
-    "threshold",
+    *("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "from_flax", "from_torch", "from_weights"),
+    *("gamp", "make_data", "report", "threshold"),
 )
 _PLACES |= {name: (f"attnlimits.verbs.{name}", name) for name in _VERBS}
 #: Modules of this folder, each with the names of a field of its own.

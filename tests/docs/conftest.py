@@ -42,6 +42,7 @@ SLOW = {
     'attnlimits curve --link "h[1]**2" --from 0.4 --to 1.2 --points 3 --start both': "tests/cli/test_curve.py",
     "docs/how/proof.md-0": "tests/numerics/thresholds/test_enclosure.py",
     "docs/how/gpu.md-0": "tests/numerics/posterior/test_jax_kernels.py",
+    "docs/how/torch.md-2": "tests/numerics/model/foreign/test_describe.py tests/front/test_front.py",
     "docs/how/architecture.md-1": "tests/numerics/thresholds/test_charts.py",
     "docs/how/multihead.md-0": "tests/numerics/multihead/test_learn.py tests/numerics/multihead/test_learner.py",
     "attnlimits multihead demo --heads 3 --seq 2 --dim 8 --samples 6000 --noise 0.1 --seed 1": (

@@ -55,8 +55,8 @@ def test_another_name_is_refused_with_those_there_are():
 
 
 EXAMPLES = (
-    *("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold"),
-    "write_data",
+    *("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "from_flax", "from_torch", "from_weights"),
+    *("gamp", "make_data", "threshold", "write_data"),
 )
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import types
 from functools import cache
 
 import numpy as np
@@ -75,6 +76,11 @@ def learned(heads=2, method=al.multihead.learn_multihead):
     return method(examples.X, examples.Y, heads, strict=False, rng=0)
 
 
+def projections():
+    """Queries and keys of four heads on sixteen coordinates, shape (4, 3, 16)."""
+    return np.random.default_rng(1).standard_normal((2, 4, 3, 16))
+
+
 def data(algorithm, **settings):
     weights, x, y = instance()
     return algorithm(NET, x, y, teacher=weights, **settings)
@@ -102,6 +108,13 @@ OBJECTS = {
     ],
     "descend": lambda _: data(al.descend, epochs=2),
     "evolve": lambda _: al.evolve(NET, 0.4),
+    "from_flax": lambda _: al.from_flax(
+        {name: {"kernel": w.transpose(2, 0, 1)} for name, w in zip(("query", "key"), projections(), strict=True)}, 3
+    ),
+    "from_torch": lambda _: al.from_torch(
+        types.SimpleNamespace(num_heads=4, in_proj_weight=np.ones((48, 16)), in_proj_bias=np.ones(48)), 3
+    ),
+    "from_weights": lambda _: (found := al.from_weights(*projections(), 3), found.layers),
     "free_entropy": lambda _: al.free_entropy(NET, 0.4),
     "free_energy.Answer": lambda _: al.free_energy.answer(NET, 0.3),
     "free_energy.accurate_landscape": lambda _: al.free_energy.accurate_landscape(
