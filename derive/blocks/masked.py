@@ -189,12 +189,12 @@ def _softmax(search: _Search) -> None:
 
 
 def _triangle(search: _Search) -> tuple[int, int, int] | None:
-    """Rows i and j, and a token k: i sees j and k, j sees k; of tokens of which none is known."""
+    """Rows i and j, and a token k, i perhaps: i sees j and k, j sees k; of tokens of which none is known."""
     for i in reversed(range(search.model.tokens)):
         if i in search.known:
             continue
         for j in search.sees(i):
-            for k in search.sees(i):
+            for k in [i, *search.sees(i)]:
                 if k != j and k in search.sees(j) and not {j, k} & search.known.keys():
                     return i, j, k
     return None

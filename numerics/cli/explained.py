@@ -13,7 +13,8 @@ from ..core.progress import Bar
 from ..core.results import How, ThresholdResult
 from ..model.network import Network
 from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, preferred
-from .flags import link_of, readouts_of
+from .block_flags import is_listed, listed
+from .flags import SYMBOLIC_DEFAULTS, link_of, readouts_of
 from .verbs import shown
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
         noise = {"noise": args.noise, "label noise": args.label_noise}
         at = ", ".join(f"{name} {text}" for name, text in noise.items() if text != "0") or "no noise"
         return _found(args, at, lambda _: al.threshold(link_of(args)))
+    if is_listed(args):
+        network = listed(args, {**SYMBOLIC_DEFAULTS, "layers": 2, "tokens": 2})
+        return _found(args, network.describe(), lambda _: al.threshold(network))
     skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
     at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"
     output = args.output if args.layers > 1 else "last"

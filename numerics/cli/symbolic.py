@@ -20,6 +20,7 @@ from ..model.kernels import available_kernels
 from ..model.network import ACTIVATIONS
 from ..model.routes import ROUTES
 from ..model.served import served_table
+from .block_flags import is_listed, listed
 from .explained import threshold_line
 from .flags import SYMBOLIC_DEFAULTS, link_flags, link_of, model_flags, refuse_label_noise, refuse_model_flags
 from .link import derive as derive_link
@@ -110,6 +111,8 @@ def derive(args: argparse.Namespace) -> Outcome:
     """Write all kernels, or those of one architecture or link into the cache folder."""
     if args.out is not None:
         output_folder(args.out)
+    if is_listed(args):
+        raise ValueError("modules of lists of blocks are derived when they are used; leave --blocks, --mask out")
     if args.link is not None:
         refuse_model_flags(args, SYMBOLIC_DEFAULTS)
         if args.check:
@@ -207,6 +210,12 @@ def explain(args: argparse.Namespace) -> Outcome:
         record = al.derivations.explain_link(link_of(args))
     elif args.noise != "0":
         raise ValueError("--noise belongs to --link here; the formulas of a network are those without noise")
+    elif is_listed(args):
+        refuse_label_noise(args)
+        network = listed(args, SYMBOLIC_DEFAULTS | {"layers": 2, "tokens": 2})
+        if network.chain is None:
+            raise ValueError("this list is one of plain layers: explain it by the flags --layers, --tokens, ..")
+        record = al.derivations.explain_blocks(network)
     else:
         refuse_label_noise(args)
         _check_page(args)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnlimits.numerics.thresholds.link.choice import link_staircase
 
     from . import aim as aim
+    from . import blocks as blocks
     from . import classifier as classifier
     from . import committee as committee
     from . import derivations as derivations
@@ -70,7 +71,7 @@ _VERBS = (
 )
 _PLACES |= {name: (f"attnlimits.verbs.{name}", name) for name in _VERBS}
 #: Modules of this folder, each with the names of a field of its own.
-_FIELDS = ("aim", "classifier", "committee", "derivations", "free_energy", "learning", "multihead")
+_FIELDS = ("aim", "blocks", "classifier", "committee", "derivations", "free_energy", "learning", "multihead")
 
 __all__ = ["__version__", *_PLACES, *_FIELDS]
 

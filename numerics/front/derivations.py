@@ -1,10 +1,15 @@
 """`al.derivations`: what the derivations write and prove, for the command line; SymPy loads with it."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
 import sympy as sp
 
 from attnlimits.derive import registry
 from attnlimits.derive.__main__ import main as derive_all
 from attnlimits.derive.architecture import Architecture
+from attnlimits.derive.blocks import composition_of
+from attnlimits.derive.explain.blocks_page import blocks_record
 from attnlimits.derive.explain.link_page import DerivedLink, link_record
 from attnlimits.derive.explain.page import explain_record
 from attnlimits.derive.explain.written import with_section
@@ -22,6 +27,7 @@ __all__ = [
     "architecture_of",
     "derive_all",
     "exact",
+    "explain_blocks",
     "explain_link",
     "explain_record",
     "package_name",
@@ -66,6 +72,13 @@ def architecture_of(model: Network, *, numbers: bool = False) -> Architecture:
         heads=model.heads,
         **({name: sp.Rational(str(getattr(model, name))) for name in ("skip", "beta")} if numbers else {}),
     )
+
+
+def explain_blocks(model: Network) -> dict[str, object]:
+    """Return what the theory says about a list of blocks, as a record for JSON."""
+    assert model.chain is not None
+    told = model.request
+    return blocks_record(composition_of(model.tokens, cast(Sequence[Mapping[str, Any]], told["blocks"])))
 
 
 def explain_link(link: Link) -> dict[str, object]:

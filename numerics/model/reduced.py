@@ -63,7 +63,7 @@ def _determined(seen: _Rows) -> bool:
     """Whether the rows of a softmax fix v up to one sign: all tokens follow from a triangle, one after the other."""
     tokens = range(len(seen))
     for i in tokens:
-        if not any(k in seen[j] for j in seen[i] for k in seen[i]):
+        if not any(k in seen[j] for j in seen[i] for k in (i, *seen[i])):
             continue
         found = {i, *seen[i]}
         grown = True

@@ -80,6 +80,9 @@ def _evolved(model: Model, alpha: float, heads: int | None, output: str | None, 
         return evolve_link(model, alpha, **settings)
     simpler, reason = reduced(model)
     if reason:
+        if isinstance(simpler, Link):
+            # What nobody asked for has other defaults there, and nodes of a sampled posterior have no use.
+            settings = {name: value for name, value in settings.items() if value is not None and name != "nodes"}
         found = _evolved(simpler, alpha, heads, output, **settings)
         origin = Origin.of(model).with_settings(**found.origin.settings)
         return replace(found, status=f"{found.status}; {reason}", origin=origin)

@@ -1,6 +1,6 @@
 """The page of an architecture, from the numbers of a network, or that of a link."""
 
-from attnlimits.derivations import architecture_of, explain_link
+from attnlimits.derivations import architecture_of, explain_blocks, explain_link
 from attnlimits.derive.explain.page import explain as page
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
@@ -36,7 +36,14 @@ def explain(model: Model, fmt: str = "text") -> str:
     '    y = Abs(h_1_1)'
     """
     if isinstance(model, Link):
-        if fmt not in ("text", "latex"):
-            raise ValueError(f"fmt must be text or latex, got {fmt!r}")
-        return str(explain_link(model)[fmt])
+        return _written(explain_link(model), fmt)
+    if model.chain is not None:
+        return _written(explain_blocks(model), fmt)
     return page(architecture_of(model, numbers=True), fmt)
+
+
+def _written(record: dict[str, object], fmt: str) -> str:
+    """A page of a record."""
+    if fmt not in ("text", "latex"):
+        raise ValueError(f"fmt must be text or latex, got {fmt!r}")
+    return str(record[fmt])
