@@ -20,6 +20,7 @@ __all__ = [
     "one_index",
     "operator_on_chart",
     "pairs",
+    "posterior_on_chart",
     "rank_one",
     "rotated_layer",
     "scores",
@@ -116,12 +117,12 @@ def branched(model: object) -> bool:
     return isinstance(model, Network) and model.branched
 
 
-def on_chart(model: object) -> bool:
+def posterior_on_chart(model: object) -> bool:
     """Output from which what is left open of the indices has coordinates (`derive.charts`), or that has noise."""
     if not isinstance(model, Network):
         return False
     if model.chain is not None:
-        return (model.noise > 0 or model.chain.charted) and not model.chain.planted
+        return model.noise > 0 or model.chain.charted
     if branched(model):
         return True
     own = isinstance(model.activation, ScoreFunction)
@@ -131,6 +132,12 @@ def on_chart(model: object) -> bool:
     if model.noise or _shares(model):
         return True
     return model.output == "last" and (model.layers > 1 or not (own or model.heads > 1 or one_index(model)))
+
+
+def on_chart(model: object) -> bool:
+    """The same, of rows that symmetries keep apart: those of planted overlaps are not."""
+    planted = isinstance(model, Network) and model.chain is not None and model.chain.planted
+    return posterior_on_chart(model) and not planted
 
 
 def closed_layer(model: object) -> bool:

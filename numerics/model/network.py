@@ -163,7 +163,7 @@ class Network:
     def _compose(self) -> None:
         """Take a list of blocks, or make one of the other fields; set the fields that follow from it."""
         tokens = whole("tokens", self.tokens, 2, "(1)")
-        if self.heads != 1 or self.readouts is not None:
+        if self.heads != 1 or (self.readouts is not None and len(self.readouts)):
             raise ValueError("a list of blocks, a mask and correlated tokens are served for one head; leave heads out")
         chain = self.chain
         if chain is None:

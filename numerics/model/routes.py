@@ -13,6 +13,7 @@ from itertools import combinations
 from ..core.errors import KernelNotFoundError
 from ..core.results import How
 from . import kinds
+from .blocks import Chain
 from .flags import flags_of
 from .links import LinkKernel
 from .network import Network
@@ -154,7 +155,7 @@ ROUTES: tuple[Route, ...] = (
     Route("denoise", "two points of one layer", kinds.one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", kinds.two_by_two, "estimated"),
     _BRANCHES,
-    replace(CHART, verb="denoise-sampled", note="about 2 digits"),
+    replace(CHART, verb="denoise-sampled", serves=kinds.posterior_on_chart, note="about 2 digits"),
     Route(
         "denoise-mp",
         "readout row to many digits",
@@ -181,7 +182,7 @@ ROUTES: tuple[Route, ...] = (
         posterior="data.deep_pair.DeepPairPosterior",
     ),
     replace(_BRANCHES, verb="gamp", posterior="data.branches.BranchedPosterior"),
-    replace(CHART, verb="gamp", posterior="data.chart.ChartedPosterior"),
+    replace(CHART, verb="gamp", serves=kinds.posterior_on_chart, posterior="data.chart.ChartedPosterior"),
     replace(SAMPLED_LAYERS, verb="gamp"),
     LINK,
     Route("descend", "slopes through all layers", kinds.tied, "estimated"),
@@ -216,12 +217,29 @@ def require(verb: str, model: object) -> Route:
     """
     if (found := preferred(verb, model)) is not None:
         return found
+    if isinstance(model, Network) and model.chain is not None:
+        raise KernelNotFoundError(f"{verb}: {model.describe()} is not served: {_why_not(model.chain)}")
     name = model.describe() if isinstance(model, Network | LinkKernel) else type(model).__name__
     layer = name
     if isinstance(model, Network) and kinds.any_layer(model):
         layer = f"rank {model.rank}, {'tied' if model.tied else 'untied'}"
     instead = _nearest(verb, model) if isinstance(model, Network) and verb in _COMMANDS else ""
     raise KernelNotFoundError(REFUSALS[verb].format(model=name, layer=layer) + instead)
+
+
+def _why_not(chain: Chain) -> str:
+    """Why a verb does not serve a list of blocks, and what is nearest."""
+    if chain.planted:
+        return (
+            "planted overlaps of an mlp leave no symmetry that keeps its rows apart from later ones; message passing, "
+            "descent and data serve them, and this verb the list without them"
+        )
+    if not chain.charted:
+        return (
+            "what its output leaves open of the indices has no coordinates (masked keys and queries, tokens that "
+            "leave, the mean of them); with noise on the output, --noise DELTA, every list is served"
+        )
+    return "it takes plain layers"
 
 
 #: Commands of the verbs that have one.

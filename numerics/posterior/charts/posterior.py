@@ -250,12 +250,11 @@ def sign_flips(model: Network) -> Array:
         one = [n for n, part in enumerate(parts) if len(part) == 1 and part[0][0].stop - part[0][0].start == 1]
         last = len(parts) - model.heads
         summed = {n for n in one if not model.noise and (n >= last or model.output == "sequence")}
-    # A readout is linear in its weights.
-    kept = len(parts) - (model.chain is not None and model.chain.informed)
+    chain = model.chain
     rows = [
         [row for kind in part for block in kind for row in range(block.start, block.stop)]
-        for n, part in enumerate(parts[:kept])
-        if n not in summed
+        for n, part in enumerate(parts)
+        if n not in summed and (chain is None or not chain.fixed(part[0][0]))
     ]
     # Later layers first: they are learned first.
     rows = rows[::-1][: _MOST_FLIPS.bit_length() - 1]
