@@ -53,7 +53,8 @@ _INTRODUCTION = (
 
 
 def _index_rows(model: Composition) -> list[dict[str, object]]:
-    found, start = [], 1
+    found: list[dict[str, object]] = []
+    start = 1
     for number, block in enumerate(model.blocks, start=1):
         for role, count in block.roles:
             place = f"{start}" if count == 1 else f"{start}-{start + count - 1}"

@@ -50,7 +50,7 @@ def listed(args: argparse.Namespace, usual: dict[str, object]) -> Network:
         A list stands beside the flags that it replaces; a file cannot be read; as `Network`.
     """
     covariance = array_or_words("--token-covariance", args.token_covariance)
-    tokens = usual["tokens"] if args.tokens is None else args.tokens
+    tokens = 2 if args.tokens is None else int(args.tokens)
     if args.blocks is not None:
         for name, value in usual.items():
             if name not in ("tokens", *BLOCK_DEFAULTS) and getattr(args, name, value) != value:
@@ -58,11 +58,12 @@ def listed(args: argparse.Namespace, usual: dict[str, object]) -> Network:
         if args.mask is not None:
             raise ValueError('--mask is of layers; in --blocks an attention has its own: "attention(causal)"')
         return Network(args.blocks, tokens, noise=noise_of(args), token_covariance=covariance)
-    number = {name: 1.0 if getattr(args, name) is None else float(getattr(args, name)) for name in ("skip", "beta")}
     return Network(
         2 if args.layers is None else args.layers,
         tokens,
         args.rank,
+        1.0 if args.skip is None else float(args.skip),
+        1.0 if args.beta is None else float(args.beta),
         activation=args.activation,
         tied=not args.untied,
         heads=args.heads,
@@ -70,7 +71,6 @@ def listed(args: argparse.Namespace, usual: dict[str, object]) -> Network:
         noise=noise_of(args),
         mask=array_or_words("--mask", args.mask),
         token_covariance=covariance,
-        **number,
     )
 
 

@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.shown import in_html
 from .link_kernels import kernel_of
 from .links import LinkKernel
 
@@ -25,6 +26,7 @@ _MANY_COLUMNS = 8
 _VARIABLE = re.compile(r"\bz\b")
 
 
+@in_html
 @dataclass(frozen=True)
 class ScoreFunction:
     """A function of one score z, entry by entry, written in the grammar of links.

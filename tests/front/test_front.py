@@ -13,7 +13,7 @@ import pytest
 
 import attnlimits as al
 
-FIELDS = ("aim", "classifier", "committee", "free_energy", "learning", "multihead")
+FIELDS = ("aim", "blocks", "classifier", "committee", "free_energy", "learning", "multihead")
 NET = al.Network(layers=1, tokens=2)
 LINK = al.Link("h[1]**2")
 LAYER = (lambda made: (made.X, made.Y))(

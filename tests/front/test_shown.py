@@ -10,7 +10,7 @@ import pytest
 
 import attnlimits as al
 
-FIELDS = ("aim", "classifier", "committee", "derivations", "free_energy", "learning", "multihead")
+FIELDS = ("aim", "blocks", "classifier", "committee", "derivations", "free_energy", "learning", "multihead")
 NET = al.Network(layers=1, tokens=2)
 LINK = al.Link("h[1]**2")
 RNG = {"rng": 1}
@@ -197,6 +197,12 @@ OBJECTS = {
     "multihead.Watch": lambda _: al.multihead.Watch(),
     "multihead.compared": lambda _: al.multihead.compared(*multihead()[:2], *multihead()[:2], tokens=2),
     "multihead.fit": lambda _: al.multihead.fit(multihead()[2].X, multihead()[2].Y, heads=2, rng=0),
+    "blocks.Attention": lambda _: al.blocks.Attention(mask="causal"),
+    "blocks.MLP": lambda _: al.blocks.MLP(2, "tanh", [[0.1, 0.2]]),
+    "blocks.Norm": lambda _: al.blocks.Norm(),
+    "blocks.Output": lambda _: al.blocks.Output(token=1),
+    "blocks.Readout": lambda _: al.blocks.Readout("softmax", 3),
+    "blocks.Residual": lambda _: al.blocks.Residual(2.0),
     "multihead.hardness": lambda _: al.multihead.hardness((1,), dim=4, samples=100, methods=("lm",), starts=1, rng=0),
     "multihead.learn_multihead": lambda _: learned(),
     "multihead.make_examples": lambda _: multihead()[2],
@@ -218,8 +224,8 @@ PLAIN = {
     *(f"aim.{name}" for name in "above_zero deep_outputs exact_number hardmax_tail heads_teacher indices".split()),
     *(f"aim.{name}" for name in "network_matrix predict refuse_size teacher unmixed whole_sizes".split()),
     *(f"classifier.{name}" for name in "docstring_corpus half_time label_numbers word_vectors write_corpus".split()),
-    *(f"derivations.{name}" for name in "derive_all exact explain_link explain_record package_name".split()),
-    *(f"derivations.{name}" for name in "read_activation with_section write_link_package".split()),
+    *(f"derivations.{name}" for name in "derive_all exact explain_blocks explain_link explain_record".split()),
+    *(f"derivations.{name}" for name in "package_name read_activation with_section write_link_package".split()),
     *(f"free_energy.{name}" for name in "draw draw_stationary landscape usual_samples".split()),
     *(f"learning.{name}" for name in "alpha_of draw_runs informed_start mean_of refuse_size".split()),
     *("learning.spectral_start", "learning.standard_error", "learning.write_data"),

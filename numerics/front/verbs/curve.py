@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlimits.numerics.core.cluster_pool import workers_of
-from attnlimits.numerics.core.results import Origin
+from attnlimits.numerics.core.results import as_dict
 from attnlimits.numerics.fixed_point.continuation import CurveResult
 from attnlimits.numerics.fixed_point.continuation.accurate import model_curve
 from attnlimits.numerics.model.described import Model
@@ -73,9 +73,8 @@ def curve(
     >>> f"{found.points['uninformed'][1].overlap[0, 0]:.6f}"
     '0.216227'
     """
-    simpler, reason = (model, "") if isinstance(model, Link) else reduced(model)
+    simpler, reason = reduced(model)
+    named = {} if isinstance(model, Link) else model.parameters
     with workers_of(client, workers) as hands:
         found = model_curve(simpler, values, workers=hands, accuracy=accuracy, **settings)
-    if reason:
-        found = replace(found, origin=Origin.of(model).with_settings(**found.origin.settings))
-    return found
+    return replace(found, origin=replace(found.origin, model=as_dict(named))) if reason else found

@@ -1,5 +1,7 @@
 """Attention of one head, with any mask."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...core.shown import in_html
 from ...core.validation import flag, positive, whole
 from ..activations import ACTIVATIONS, Activation, ScoreFunction, activated, read_activation
 from .masks import as_mask, described
@@ -35,6 +38,7 @@ def function_of(given: Activation, where: str, *, names: tuple[str, ...] = ("lin
     return found
 
 
+@in_html
 @dataclass(frozen=True)
 class Attention:
     """X <- S X with S = sigma(beta K^T Q) over the tokens that each row sees; keys are queries if tied.

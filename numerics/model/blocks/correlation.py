@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...core.shown import in_html
 from ...core.validation import finite
 from .protocol import Array, Tokens
 
@@ -49,6 +50,7 @@ def token_covariance(given: str | ArrayLike, tokens: int) -> Array:
     return np.asarray(matrix * (tokens / np.trace(matrix)))
 
 
+@in_html
 @dataclass(frozen=True)
 class Correlation:
     """X <- C^{1/2} X: tokens of covariance C from independent ones, before all other blocks.

@@ -1,5 +1,7 @@
 """A multi-layer perceptron of finite width between other blocks."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...core.shown import in_html
 from ...core.validation import finite, flag, whole
 from ..activations import Activation, activated
 from .attention import function_of
@@ -15,6 +18,7 @@ from .protocol import Array, Tokens
 __all__ = ["MLP"]
 
 
+@in_html
 @dataclass(frozen=True)
 class MLP:
     """X <- X + phi(A X^T/sqrt(D))^T U/sqrt(D): k rows of A read each token, k rows of U are added to it.

@@ -5,12 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...core.shown import in_html
 from ...core.validation import choice
 from .protocol import Array, Tokens
 
 __all__ = ["Norm"]
 
 
+@in_html
 @dataclass(frozen=True)
 class Norm:
     """Every token divided by its root mean square, without a constant and without weights.

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...core.shown import in_html
 from ...core.validation import choice, whole
 from ..activations import Activation, activated
 from .attention import function_of
@@ -14,6 +15,7 @@ from .protocol import Array, Tokens
 __all__ = ["Output", "Readout"]
 
 
+@in_html
 @dataclass(frozen=True)
 class Readout:
     """Rows of weights that read the tokens, or their mean.
@@ -89,6 +91,7 @@ class Readout:
         return Tokens(x, activated(logits, "softmax" if self.reads == "softmax" else "linear", 1.0))
 
 
+@in_html
 @dataclass(frozen=True)
 class Output:
     """The tokens that leave the network, B X_0 with X_0 known, or one of them.

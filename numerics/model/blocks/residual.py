@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...core.shown import in_html
 from ...core.validation import positive, whole
 from .protocol import Array, Tokens
 
 __all__ = ["Residual"]
 
 
+@in_html
 @dataclass(frozen=True)
 class Residual:
     """X <- c X' + X, X' the tokens that entered the latest blocks.
