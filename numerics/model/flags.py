@@ -6,14 +6,14 @@ __all__ = ["USUAL", "flag", "flags_of"]
 
 #: Parameters of the network that no flag describes.
 USUAL = Network().parameters
-# Parameters that no flag has.
-_NO_FLAG = "readouts"
+# Parameters that no flag has, or one with a file.
+_NO_FLAG = {"readouts", "overlaps", "token-covariance"}
 
 
 def flags_of(model: Network, always: tuple[str, ...] = ("layers",)) -> list[str] | None:
     """Flags of a network, those of `always` also at their defaults; None for one that no flags describe."""
     parameters = model.parameters
-    if _NO_FLAG in parameters:
+    if not _NO_FLAG.isdisjoint(parameters):
         return None
     named = {name: value for name, value in parameters.items() if name in always or value != USUAL.get(name, False)}
     return [word for name, value in named.items() for word in flag(name, value)]

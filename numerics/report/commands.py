@@ -41,6 +41,10 @@ def python(model: Model) -> str:
         sizes = [f"{name}={getattr(model, name)}" for name in ("tokens", "indices") if getattr(model, name) is not None]
         named = (f"{name}={getattr(model, name)!r}" for name in ("noise", "label_noise") if getattr(model, name) != "0")
         return f"al.Link({', '.join([repr(model.text), *named, *sizes])})"
+    if model.chain is not None:
+        more = [] if model.chain.covariance is None else [f"token_covariance={model.chain.covariance}"]
+        more += [f"noise={model.noise:g}"] if model.noise else []
+        return f"al.Network({', '.join([repr(model.chain.text()), f'tokens={model.tokens}', *more])})"
     words = [f"layers={model.layers}"]
     for name, value in model.parameters.items():
         if name != "layers" and value != USUAL.get(name, False):

@@ -19,7 +19,13 @@ _THRESHOLD, _FLOW = ("attnlimits.verbs.threshold",), ("attnlimits.numerics.thres
 def depth(run: Runner) -> Part | None:
     """Compute the limits of a network of several layers; None where there is none to take."""
     model = run.model
-    if not isinstance(model, Network) or model.layers == 1 or model.heads > 1 or model.output != "last":
+    if (
+        not isinstance(model, Network)
+        or model.chain is not None
+        or model.layers == 1
+        or model.heads > 1
+        or model.output != "last"
+    ):
         return None
     shallow = replace(model, layers=1, rank=model.ranks[-1], readouts=None)
     found: list[Outcome] = []

@@ -23,7 +23,10 @@ def derivation(run: Runner) -> Part:
     if isinstance(model, Link):
         step = Step("derivation", "formulas", "explain", {}, lambda: _of_model(model), _EXPLAIN)
     else:
-        asked = {name: value for name, value in model.parameters.items() if name not in ("skip", "beta", "noise")}
+        numbers = (
+            ("skip", "beta", "noise", "blocks", "tokens") if model.chain is not None else ("skip", "beta", "noise")
+        )
+        asked = {name: value for name, value in model.parameters.items() if name not in numbers}
         step = Step("derivation", "formulas", "explain", asked, lambda **_: _of_model(model), _EXPLAIN)
         notes = (f"Numbers on this page are for {_values(model)}.",)
     return Part("derivation", "Derivation", (run.run(step),), notes)
@@ -31,6 +34,8 @@ def derivation(run: Runner) -> Part:
 
 def _values(model: Network) -> str:
     noise = f" and noise of variance {model.noise:g} on the output" if model.noise else ""
+    if model.chain is not None:
+        return f"the constants of {model.describe()}"
     skip = f"c = {model.skip:g}, " if "skip" in model.parameters else ""
     return f"{skip}beta = {model.beta:g}{noise}"
 
@@ -38,6 +43,8 @@ def _values(model: Network) -> str:
 def _of_model(model: Model) -> Found:
     if isinstance(model, Link):
         page: Data = al.derivations.explain_link(model)
+    elif model.chain is not None:
+        page = al.derivations.explain_blocks(model)
     else:
         page = al.derivations.explain_record(al.derivations.architecture_of(model))
     # References stand below.

@@ -43,7 +43,10 @@ _ROUTED = {"threshold": "last layer", "evolve": "evolve"}
 # Of the command, and what changes no number of a point.
 _NO_PARAMETERS = ("verb", "run", "json", "quiet", "plot", "workers", "dask")
 # Flags that a chart depends on.
-_SHAPE = ("layers", "tokens", "rank", "activation", "untied", "heads", "output", "noise")
+_SHAPE = (
+    *("layers", "tokens", "rank", "activation", "untied", "heads", "output", "noise"),
+    *("blocks", "mask", "token_covariance"),
+)
 
 
 def _threshold_modules(p: Parameters) -> tuple[str, ...]:

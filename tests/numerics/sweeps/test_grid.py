@@ -142,15 +142,18 @@ def test_parameters_of_a_point_are_those_that_its_numbers_depend_on():
     model = (
         "activation",
         "beta",
+        "blocks",
         "heads",
         "label_noise",
         "layers",
         "link",
+        "mask",
         "noise",
         "output",
         "rank",
         "readouts",
         "skip",
+        "token_covariance",
         "tokens",
         "untied",
     )
