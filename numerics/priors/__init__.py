@@ -8,6 +8,9 @@ from .named import as_prior, as_setting, prior_named
 from .protocol import OverlapMap, Prior
 from .rotated import along
 from .separable import Binary, GaussBernoulli
+from .small import gain, is_standard
+from .spectra import SpectrumLike, as_spectrum, prior_with
+from .spectrum import Spectrum
 
 __all__ = [
     "GAUSSIAN",
@@ -16,8 +19,14 @@ __all__ = [
     "Gaussian",
     "OverlapMap",
     "Prior",
+    "Spectrum",
+    "SpectrumLike",
     "along",
     "as_prior",
     "as_setting",
+    "as_spectrum",
+    "gain",
+    "is_standard",
     "prior_named",
+    "prior_with",
 ]

@@ -9,8 +9,11 @@ from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.priors import SpectrumLike
 from attnlimits.numerics.thresholds.choice import layer_threshold
+from attnlimits.numerics.thresholds.gained import gained
 from attnlimits.numerics.thresholds.heads import heads_threshold
+from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
     from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold
@@ -35,10 +38,11 @@ def threshold(
     digits: int | None = None,
     heads: int | None = None,
     output: str | None = None,
+    spectrum: SpectrumLike | None = None,
     **settings: Unpack[_Settings],
 ) -> ThresholdResult: ...
 @overload
-def threshold(model: Link, *, digits: int | None = None) -> "LinkThreshold": ...
+def threshold(model: Link, *, digits: int | None = None, spectrum: SpectrumLike | None = None) -> "LinkThreshold": ...
 
 
 def threshold(
@@ -47,6 +51,7 @@ def threshold(
     digits: int | None = None,
     heads: int | None = None,
     output: str | None = None,
+    spectrum: SpectrumLike | None = None,
     **settings: Unpack[_Settings],
 ) -> "ThresholdResult | LinkThreshold":
     """Weak-recovery threshold: the least alpha = N/D at which a layer, or an index of a link, is learned from nothing.
@@ -58,6 +63,11 @@ def threshold(
         Significant digits: by default 12 for the last layer, and for others as many as take seconds.
     heads, output : optional
         Of one layer in place of those of the network: H equal heads side by side, and "last" or "sequence".
+    spectrum : str, path, array_like or Spectrum, optional
+        Of the covariance of the inputs, E x x^T = Sigma, scaled to mean 1: ``"mp:gamma"``, ``"power:a"``,
+        ``"points:v,.."``, ``"data:X.npy"``, a file or an array of eigenvalues (`attnlimits.free_energy.as_spectrum`).
+        A threshold from zero overlap, or with what is learned perfectly known, is that of white inputs over
+        E lambda^2.
     settings : optional
         Of a network: `layer`, counted from 1, by default the last one; for a layer before it `given`, whether the other
         layers are known as far as they can be at the same alpha ("self-consistent") or exactly ("perfect"). Where the
@@ -83,21 +93,24 @@ def threshold(
     >>> import attnlimits as al
     >>> threshold(al.Network(layers=1, tokens=2)).exact
     '1/6'
+    >>> threshold(al.Link("h[1]**2"), spectrum="mp:1").exact
+    '1/4'
     """
+    prior = prior_of(model, None, spectrum, heads)
     if isinstance(model, Link):
         from attnlimits.numerics.thresholds.link.choice import link_threshold
 
-        return link_threshold(model, digits=digits)
+        return link_threshold(model, digits=digits, prior=prior)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
         from attnlimits.numerics.model.charts import of_scores  # its compiler takes a while to load
 
-        found = threshold(of_scores(model), digits=digits, heads=heads, output=output, **settings)
+        found = threshold(of_scores(model), digits=digits, heads=heads, output=output, spectrum=spectrum, **settings)
         status = f"{found.status}; {model.activation_name} is monotone: its outputs are as informative as linear ones"
         return replace(found, status=status, origin=found.origin.with_model(activation=model.activation_name))
     closed = model.layers == 1 and not model.noise and (model.tied or model.rank == 1 or heads > 1)
     if closed and (heads > 1 or not model.tied or output == "sequence"):
-        return heads_threshold(
+        one = heads_threshold(
             model.tokens,
             model.ranks[0],
             model.activation_name,
@@ -106,4 +119,5 @@ def threshold(
             output=output,
             digits=12 if digits is None else digits,
         )
-    return layer_threshold(model, digits=digits, **settings)
+        return gained(one, prior)
+    return layer_threshold(model, digits=digits, prior=prior, **settings)

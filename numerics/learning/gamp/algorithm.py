@@ -16,8 +16,11 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, as_prior, as_setting
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting, is_standard
 from ..blocks import Array, Source
+from ..colour import Colour, colour_of
+from ..coloured import Coloured
+from ..data import check_weights
 from ..passes import Passes
 from ..placement import placed
 from .course import DivergedError, guarded, resolved
@@ -115,7 +118,7 @@ def gamp(
         of a scheduler file, or "local" for a cluster on this machine. The numbers are those without it, for the same
         blocks, to the last bit.
     prior : Prior, optional
-        Law of a row of W, Gaussian by default.
+        Law of a row of W, Gaussian by default; or that of inputs with a spectrum.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -151,8 +154,17 @@ def gamp(
     loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
-    with placed(X, Y, model, prepare, workers, client) as samples:
-        side, strength = side_field(side_information, side_strength, model, samples.dimension)
+    with placed(X, Y, model, prepare, workers, client) as there:
+        side, strength = side_field(side_information, side_strength, model, there.dimension)
+        colour = colour_of(prior, there.dimension)
+        samples = there if colour is None else Coloured(there, colour)
+        if colour is not None:
+            if strength:
+                raise ValueError(
+                    "side information is served of white inputs (113), and a spectrum is given: leave one of them out"
+                )
+            start, teacher = (_scaled(name, w, model, colour) for name, w in (("start", start), ("teacher", teacher)))
+            callback = None if callback is None else _in_weights(callback, colour)
 
         image = partial(_image, samples, side, strength, prior)
 
@@ -178,7 +190,11 @@ def gamp(
             nodes=nodes,
             **as_setting(prior),
         )
-        noise = _sampling_noise(samples, result.covariance)
+        noise = _sampling_noise(samples, result.covariance, prior)
+        if colour is not None:
+            result = replace(
+                result, weights=colour.weights(result.weights), status=f"{result.status}; {prior.describe()}"
+            )
     if noise is None:
         return result
     added = f"; the sampling of the posteriors adds {noise:.1e} to What What^T / D in some direction"
@@ -203,15 +219,29 @@ class _Prepare:
         return _Products(found) if isinstance(found, Crossed) else _Slopeless(found)
 
 
-def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
+def _scaled(name: str, weights: ArrayLike | None, model: Model, colour: Colour) -> Array | None:
+    """Weights as the indices see them."""
+    return None if weights is None else colour.scaled(check_weights(name, weights, model, len(colour.root)))
+
+
+def _in_weights(callback: Callable[[GAMPStep], object], colour: Colour) -> Callable[[GAMPStep], object]:
+    """A callback that gets the weights of the inputs as they are."""
+    return lambda step: callback(replace(step, weights=colour.weights(step.weights)))
+
+
+def _sampling_noise(samples: Passes, covariance: Array, prior: Prior) -> float | None:
     """What errors of sampled scores add to What What^T / D, in the direction of the most; None where none is sampled.
 
-    The errors of different samples are independent, and so are the entries of x: C sum e x^T / sqrt(D).
+    The errors of different samples are independent, and so are the entries of x: C sum e x^T / sqrt(D). With a
+    spectrum each coordinate has its own C, whose products are the derivative of F.
     """
     noise = samples.noise()
     if noise is None:
         return None
-    return float(np.linalg.eigvalsh(covariance @ noise @ covariance)[-1]) / samples.dimension
+    added = covariance @ noise @ covariance
+    if prior.isotropic and not is_standard(prior):
+        added = prior.slope(prior.inverse(np.eye(len(covariance)) - covariance), noise)
+    return float(np.linalg.eigvalsh(added)[-1]) / samples.dimension
 
 
 def _image(

@@ -1,0 +1,367 @@
+"""Laws of the eigenvalues of a feature covariance, of mean 1: quadratures against them, and what D coordinates have.
+
+All that a spectrum enters by are averages E[lambda f(lambda)] over its law: those of f over the law biased by size,
+which has no atom at zero and is again a probability law, as E lambda = 1. Rules are of that law.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Eigenvalues", "MarchenkoPastur", "Points", "PowerLaw", "Rule", "SpectralLaw"]
+
+Array = NDArray[np.float64]
+
+# Steps of the double-exponential rule and of a coarser one, whose distance states its error; how far it goes.
+_STEP, _COARSE = 1 / 32, 1 / 24
+_REACH = 6.0
+# Nodes of a table of the distribution of Marchenko and Pastur.
+_TABLE = 1 << 15
+# Eigenvalues of a covariance below this share of the largest are rounding.
+_ROUNDING = 1e-12
+
+
+class Rule(NamedTuple):
+    """Nodes and weights: sum of the weights times f(nodes) is E[lambda f(lambda)]."""
+
+    nodes: Array
+    weights: Array
+
+
+class SpectralLaw(Protocol):
+    """Law of the eigenvalues of Sigma, of mean 1."""
+
+    @property
+    def fine(self) -> Rule:
+        """Rule for E[lambda f(lambda)]."""
+
+    @property
+    def coarse(self) -> Rule:
+        """Another one, whose distance from it bounds the error of both; the same where they are sums."""
+
+    @property
+    def square(self) -> Fraction | float:
+        """E lambda^2: a fraction where it is known exactly."""
+
+    @property
+    def share(self) -> float:
+        """Probability of eigenvalues above zero."""
+
+    def of(self, dimension: int) -> Array:
+        """Eigenvalues of D coordinates, shape (D,), of mean 1."""
+
+    def describe(self) -> str:
+        """One line."""
+
+
+def _double_exponential(step: float) -> tuple[Array, Array, Array]:
+    """Nodes of (0, 1), their distances to one, and weights, of the rule of Takahasi and Mori."""
+    t = step * np.arange(-round(_REACH / step), round(_REACH / step) + 1)
+    u = 0.5 * np.pi * np.sinh(t)
+    # exp(-2 |u|)/(1 + exp(-2 |u|)) is exact near either end.
+    small = np.exp(-2 * np.abs(u)) / (1 + np.exp(-2 * np.abs(u)))
+    near, far = np.where(u < 0, small, 1 - small), np.where(u < 0, 1 - small, small)
+    weights = step * np.pi * np.cosh(t) * near * far
+    keep = weights > 0
+    return near[keep], far[keep], weights[keep]
+
+
+def _scaled(values: Array) -> Array:
+    """The same with mean 1."""
+    if not values.any():
+        raise ValueError(f"all of D = {len(values)} coordinates have eigenvalue 0 by this law: take a larger dimension")
+    return np.asarray(values / values.mean())
+
+
+@dataclass(frozen=True)
+class MarchenkoPastur:
+    """Eigenvalues of the sample covariance of n standard normal vectors in D = gamma n dimensions.
+
+    With theta from 0 to pi, lambda = 1 + gamma - 2 gamma^{1/2} cos(theta) and E[lambda f(lambda)] =
+    (2/pi) int sin(theta)^2 f(lambda(theta)) d theta; where gamma > 1, eigenvalues are zero with probability
+    1 - 1/gamma. E lambda = 1, E lambda^2 = 1 + gamma.
+
+    Parameters
+    ----------
+    gamma : Fraction
+        > 0.
+    """
+
+    gamma: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the aspect."""
+        if not 0 < self.gamma <= 10**6:
+            raise ValueError(f"the aspect gamma = D/n of mp:gamma must be in (0, 1e6], got {float(self.gamma):g}")
+
+    @cached_property
+    def fine(self) -> Rule:
+        """Nodes crowd at both edges."""
+        return self._rule(_STEP)
+
+    @cached_property
+    def coarse(self) -> Rule:
+        """The same, coarser."""
+        return self._rule(_COARSE)
+
+    def _rule(self, step: float) -> Rule:
+        near, far, weights = _double_exponential(step)
+        nodes = self._at(np.pi * near, np.pi * far)
+        weights = 2 * np.sin(np.pi * np.minimum(near, far)) ** 2 * weights
+        keep = (nodes > 0) & (weights > 0)
+        return Rule(nodes[keep], weights[keep])
+
+    def _at(self, theta: Array, rest: Array) -> Array:
+        """Lambda at theta = pi - rest, to rounding at both edges, the lower one perhaps zero."""
+        root = float(self.gamma) ** 0.5
+        low = float(1 - self.gamma) / (1 + root)
+        lower = low * low + 4 * root * np.sin(0.5 * theta) ** 2
+        return np.where(theta < rest, lower, (1 + root) ** 2 - 4 * root * np.sin(0.5 * rest) ** 2)
+
+    @property
+    def square(self) -> Fraction:
+        """1 + gamma."""
+        return 1 + self.gamma
+
+    @property
+    def share(self) -> float:
+        """min(1, 1/gamma)."""
+        return min(1.0, float(1 / self.gamma))
+
+    def of(self, dimension: int) -> Array:
+        """Quantiles at (i - 1/2)/D, the largest first, over their mean."""
+        theta = np.linspace(0, np.pi, _TABLE + 1)
+        middle = 0.5 * (theta[1:] + theta[:-1])
+        density = np.sin(middle) ** 2 / self._at(middle, np.pi - middle)
+        mass = np.concatenate([[0.0], np.cumsum(density)])
+        level = (np.arange(dimension) + 0.5) / dimension
+        inside = level > 1 - self.share
+        at = np.interp((level - (1 - self.share)) / self.share, mass / mass[-1], theta)
+        return _scaled(np.where(inside, self._at(at, np.pi - at), 0.0)[::-1])
+
+    def describe(self) -> str:
+        """One line."""
+        return f"Marchenko-Pastur spectrum of aspect {float(self.gamma):g}"
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """Lambda_i proportional to i^{-a}, i = 1 .. D, as D grows: lambda = (1 - a) u^{-a}, u uniform in (0, 1).
+
+    With v = u^{1 - a}, which is uniform under the law biased by size, lambda = (1 - a) v^{-a/(1 - a)}.
+
+    Parameters
+    ----------
+    a : Fraction
+        In (0, 1/2), where E lambda^2 = (1 - a)^2/(1 - 2 a) is finite.
+    """
+
+    a: Fraction
+
+    def __post_init__(self) -> None:
+        """Check the exponent."""
+        if not 0 < self.a <= Fraction(45, 100):
+            raise ValueError(
+                f"the exponent a of power:a must be in (0, 0.45], got {float(self.a):g}: from 1/2 on E lambda^2 grows "
+                "without bound with D, and thresholds fall to zero; power:a:D takes the D eigenvalues i^-a of a "
+                "finite dimension, with any a"
+            )
+
+    @cached_property
+    def fine(self) -> Rule:
+        """Nodes crowd at the largest eigenvalues."""
+        return self._rule(_STEP)
+
+    @cached_property
+    def coarse(self) -> Rule:
+        """The same, coarser."""
+        return self._rule(_COARSE)
+
+    def _rule(self, step: float) -> Rule:
+        near, _, weights = _double_exponential(step)
+        a = float(self.a)
+        return Rule((1 - a) * near ** (-a / (1 - a)), weights)
+
+    @property
+    def square(self) -> Fraction:
+        """(1 - a)^2/(1 - 2 a)."""
+        return (1 - self.a) ** 2 / (1 - 2 * self.a)
+
+    @property
+    def share(self) -> float:
+        """One."""
+        return 1.0
+
+    def of(self, dimension: int) -> Array:
+        """Means of the law over D equal shares of it, the largest first: those of i^{-a} without its sum's error."""
+        edges = (np.arange(dimension + 1) / dimension) ** (1 - float(self.a))
+        return _scaled(np.diff(edges))
+
+    def describe(self) -> str:
+        """One line."""
+        return f"power-law spectrum of exponent {float(self.a):g}"
+
+
+class _Sum:
+    """A law of finitely many eigenvalues, whose averages are sums."""
+
+    values: tuple[Fraction | float, ...]
+
+    @property
+    def coarse(self) -> Rule:
+        """A sum has no coarser rule."""
+        return self.fine
+
+    @property
+    def fine(self) -> Rule:
+        """The rule."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Points(_Sum):
+    """Eigenvalues of a few values, each with its share of the coordinates; values are scaled to mean 1.
+
+    Parameters
+    ----------
+    values, shares : tuple of Fraction
+        Shares are scaled to sum 1.
+    """
+
+    values: tuple[Fraction, ...]
+    shares: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        """Check and scale both."""
+        if min(self.values) < 0 or min(self.shares) <= 0:
+            raise ValueError("eigenvalues of points: must be >= 0 and their shares > 0, as in points:0.5,1.5@2")
+        total = sum(self.shares)
+        shares = tuple(Fraction(one) / total for one in self.shares)
+        mean = sum((v * s for v, s in zip(self.values, shares, strict=True)), Fraction(0))
+        if not mean:
+            raise ValueError("the spectrum has mean 0: some eigenvalue must be > 0")
+        object.__setattr__(self, "values", tuple(v / mean for v in self.values))
+        object.__setattr__(self, "shares", shares)
+
+    def _pairs(self) -> Iterator[tuple[Fraction, Fraction]]:
+        return zip(self.values, self.shares, strict=True)
+
+    @cached_property
+    def fine(self) -> Rule:
+        """The sum."""
+        found = [(float(v), float(v * s)) for v, s in self._pairs() if v]
+        return Rule(np.array([v for v, _ in found]), np.array([w for _, w in found]))
+
+    @property
+    def square(self) -> Fraction:
+        """Sum of the squares."""
+        return sum((v * v * s for v, s in self._pairs()), Fraction(0))
+
+    @property
+    def share(self) -> float:
+        """Of those above zero."""
+        return float(sum((s for v, s in self._pairs() if v), Fraction(0)))
+
+    def of(self, dimension: int) -> Array:
+        """Each value for its share of the coordinates, rounded, the largest first, over their mean."""
+        order = sorted(self._pairs(), reverse=True)
+        ends = np.round(dimension * np.cumsum([float(s) for _, s in order])).astype(int)
+        return _scaled(np.repeat([float(v) for v, _ in order], np.diff(ends, prepend=0)))
+
+    def describe(self) -> str:
+        """One line."""
+        parts = ", ".join(f"{float(v):.10g} ({float(s):.10g})" for v, s in self._pairs())
+        return f"spectrum of {len(self.values)} eigenvalues: {parts}"
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenvalues(_Sum):
+    """Eigenvalues of D coordinates in their order, scaled to mean 1.
+
+    Parameters
+    ----------
+    given : ndarray, shape (D,)
+    name : str, optional
+        What they are of.
+    basis : ndarray of shape (D, D), optional
+        Orthonormal columns: the directions that have them. By default those of the coordinates.
+    """
+
+    given: Array
+    name: str = "given spectrum"
+    basis: Array | None = None
+
+    @classmethod
+    def checked(cls, values: ArrayLike, name: str = "given spectrum") -> "Eigenvalues":
+        """Eigenvalues >= 0, not all zero, shape (D,).
+
+        Raises
+        ------
+        ValueError
+            They are not; the message says which condition fails.
+        """
+        given = np.asarray(values)
+        if given.dtype.kind not in "iuf" or given.ndim != 1 or not given.size:
+            raise ValueError(
+                f"the {name} must be eigenvalues, real numbers of shape (D,), got shape {given.shape} of {given.dtype}"
+            )
+        given = given.astype(np.float64)
+        if not np.isfinite(given).all():
+            raise ValueError(f"the {name} must be finite, got NaN or infinity among its eigenvalues")
+        if given.min() < 0:
+            raise ValueError(f"the {name} must have eigenvalues >= 0, got {given.min():g}; those of rounding set to 0")
+        if not given.any():
+            raise ValueError(f"the {name} has mean 0: some eigenvalue must be > 0")
+        return cls(_scaled(given), name)
+
+    @classmethod
+    def of_covariance(cls, covariance: Array, name: str) -> "Eigenvalues":
+        """Of a covariance matrix of shape (D, D), the largest first, with its directions."""
+        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        if not values[0] > 0:
+            raise ValueError(f"the {name} has mean 0: its entries do not vary")
+        values = np.where(values > _ROUNDING * values[0], values, 0.0)
+        return cls(_scaled(values), name, np.ascontiguousarray(vectors))
+
+    @cached_property
+    def fine(self) -> Rule:
+        """The sum, equal eigenvalues once."""
+        values, counts = np.unique(self.given[self.given > 0], return_counts=True)
+        return Rule(values, values * counts / len(self.given))
+
+    @property
+    def square(self) -> float:
+        """Mean of the squares."""
+        return float((self.given**2).mean())
+
+    @property
+    def share(self) -> float:
+        """Of those above zero."""
+        return float((self.given > 0).mean())
+
+    def of(self, dimension: int) -> Array:
+        """Themselves.
+
+        Raises
+        ------
+        ValueError
+            They are of another dimension.
+        """
+        if dimension != len(self.given):
+            raise ValueError(
+                f"the {self.name} has {len(self.given)} eigenvalues, one for each coordinate, and the data have D = "
+                f"{dimension}: give as many, or a law (mp:gamma, power:a, points:v,..)"
+            )
+        return self.given
+
+    def describe(self) -> str:
+        """One line."""
+        own = blake2b(self.given.tobytes(), digest_size=4).hexdigest()
+        return f"{self.name} of {len(self.given)} eigenvalues ({own})"
