@@ -27,8 +27,8 @@ def check_prior(args: argparse.Namespace) -> None:
         raise ValueError("--density belongs to --prior sparse, and is needed there")
     if args.spectrum is not None and args.prior != "gaussian":
         raise ValueError(
-            f"--spectrum is served with Gaussian weights, and --prior {args.prior} has independent entries, which are not "
-            "independent in the eigenbasis of the inputs; leave one of them out"
+            f"--spectrum is served with Gaussian weights, and --prior {args.prior} has independent entries, which are "
+            "not independent in the eigenbasis of the inputs; leave one of them out"
         )
 
 

@@ -201,11 +201,13 @@ class Spectrum:
 
     def potential(self, q: Array) -> float:
         """Psi - Tr(q qhat)/2 at the qhat of q."""
-        return float(self._potentials(self._inverse(np.linalg.eigvalsh(q)), self.law.fine).sum())
+        return float(
+            self._potentials(self._inverse(np.asarray(np.linalg.eigvalsh(q), np.float64)), self.law.fine).sum()
+        )
 
     def rounding(self, q: Array) -> float:
         """Of two terms that cancel at small overlaps, and of the rule."""
-        s = self._inverse(np.linalg.eigvalsh(q))
+        s = self._inverse(np.asarray(np.linalg.eigvalsh(q), np.float64))
         rules = np.abs(self._potentials(s, self.law.fine) - self._potentials(s, self.law.coarse))
         return float(rules.sum() + 2 * _EPS * np.minimum(s, 1e3 + np.log1p(s)).sum())
 

@@ -127,9 +127,9 @@ def _before_the_last(
     from .hidden_layer import hidden_layer  # likewise
 
     if given == "perfect" or digits is not None:
-        asked = "known exactly" if given == "perfect" else "and to some digits"
+        known = "known exactly" if given == "perfect" else "and to some digits"
         raise ValueError(
-            f"a layer before the last is served with the others {asked} (186)-(187) for two layers, two tokens and "
+            f"a layer before the last is served with the others {known} (186)-(187) for two layers, two tokens and "
             f"rank 1, tied, got {model.describe()}: leave out {'given' if given == 'perfect' else 'digits'}"
         )
     return _said(hidden_layer(model, layer, **many, progress=tried, prior=prior), prior)

@@ -104,8 +104,8 @@ def first_layer(
         found = gained(_perfect(model, _DIGITS if digits is None else digits), prior)
     elif samples is None:
         many = _DIGITS if digits is None else digits
-        found = _from_zero(model, many, workers)
-        found = gained(found, prior) if found else _quadrature(model, (many, prior), workers, progress)
+        at_zero = _from_zero(model, many, workers)
+        found = gained(at_zero, prior) if at_zero else _quadrature(model, (many, prior), workers, progress)
     else:
         found = _sampled(model, (samples, replicas, rng), prior, workers, progress)
     origin = Origin.of(model, layer=1, given=given, digits=digits, samples=samples, replicas=replicas, seed=rng)

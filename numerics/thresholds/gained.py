@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..core.results import ThresholdResult
 from ..priors import Prior, as_setting
@@ -42,29 +42,23 @@ def gained(result: Threshold, prior: Prior) -> Threshold:
     if not isinstance(prior, Spectrum):
         return result
     square = prior.law.square
-    status = f"{result.status}; {prior.describe()}: the threshold of white inputs over E lambda^2 = {_shown(square)}"
-    result = replace(
-        result,
-        status=status,
-        operator_norm=result.operator_norm * float(square),
-        origin=result.origin.with_settings(**as_setting(prior)),
-    )
+    changed: dict[str, Any] = {
+        "status": f"{result.status}; {prior.describe()}: the threshold of white inputs over E lambda^2 = "
+        f"{float(square):.10g}",
+        "operator_norm": result.operator_norm * float(square),
+        "origin": result.origin.with_settings(**as_setting(prior)),
+    }
     if isinstance(result, LinkThreshold) and result.at_least is not None:
-        result = replace(result, at_least=result.at_least / float(square))
-    if result.value is None or result.error is None or float(result.value) == 0:
-        return result
-    exact = _quotient(result.exact, square)
-    value, rounding = _divided(result.value, square)
-    if (closed := _fraction(exact)) is not None:
+        changed["at_least"] = result.at_least / float(square)
+    if result.value is not None and result.error is not None and float(result.value) > 0:
+        exact = _quotient(result.exact, square)
+        closed = _fraction(exact)
         value, rounding = _divided(result.value, square, closed)
-        result = replace(result, error=0.0)
-    error = result.error / float(square) + rounding
-    how = "estimated" if result.how == "rigorous" and exact is None else result.how
-    return replace(result, value=value, error=error, exact=exact, how=how)
-
-
-def _shown(square: Fraction | float) -> str:
-    return f"{float(square):.10g}"
+        changed |= {"value": value, "exact": exact}
+        changed["error"] = rounding + (result.error / float(square) if closed is None else 0.0)
+        if result.how == "rigorous" and exact is None:
+            changed["how"] = "estimated"
+    return replace(result, **changed)
 
 
 def _quotient(exact: str | None, square: Fraction | float) -> str | None:
