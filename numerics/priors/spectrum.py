@@ -105,8 +105,9 @@ class Spectrum:
         return np.einsum("ak,bk,k->ab", one, one, rule.nodes * rule.weights)
 
     def _off(self, s: Array) -> Array:
-        """What the rule is off by in F."""
-        return np.abs(self._overlaps(s) - self._overlaps(s, self.law.coarse)) + _EPS
+        """What the rule and rounding leave open of F."""
+        found = self._overlaps(s)
+        return np.abs(found - self._overlaps(s, self.law.coarse)) + _EPS * np.abs(found)
 
     def _potentials(self, s: Array, rule: Rule) -> Array:
         """Psi(s) - s F(s)/2, E[x/(1 + x) - log(1 + x)]/2 with x = lambda s."""
