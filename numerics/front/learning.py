@@ -5,6 +5,7 @@ from attnlimits.numerics.fixed_point.expected import expected
 from attnlimits.numerics.learning.data import alpha_of, informed_start, refuse_size
 from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
 from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, draw_runs, predicted_overlaps
+from attnlimits.numerics.learning.inputs import Inputs, measure_inputs
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
 from attnlimits.numerics.learning.row_files import RowFiles
 from attnlimits.numerics.posterior.protocol import Model as Source
@@ -16,6 +17,7 @@ __all__ = [
     "DescentStep",
     "GAMPResult",
     "GAMPStep",
+    "Inputs",
     "Instances",
     "RowFiles",
     "Source",
@@ -24,6 +26,7 @@ __all__ = [
     "expected",
     "informed_start",
     "mean_of",
+    "measure_inputs",
     "on_instances",
     "predicted_overlaps",
     "refuse_size",

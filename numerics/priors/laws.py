@@ -5,7 +5,7 @@ which has no atom at zero and is again a probability law, as E lambda = 1. Rules
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from ..core.shown import in_html
 
 __all__ = ["Eigenvalues", "MarchenkoPastur", "Points", "PowerLaw", "Rule", "SpectralLaw"]
 
@@ -60,6 +62,22 @@ class SpectralLaw(Protocol):
         """One line."""
 
 
+class _Law:
+    """Rules of a law, made once: a fine one, and a coarser one or, of a sum, itself."""
+
+    _rules: tuple[Rule, Rule]
+
+    @property
+    def fine(self) -> Rule:
+        """Rule for E[lambda f(lambda)]."""
+        return self._rules[0]
+
+    @property
+    def coarse(self) -> Rule:
+        """Another one."""
+        return self._rules[1]
+
+
 def _double_exponential(step: float) -> tuple[Array, Array, Array]:
     """Nodes of (0, 1), their distances to one, and weights, of the rule of Takahasi and Mori."""
     t = step * np.arange(-round(_REACH / step), round(_REACH / step) + 1)
@@ -79,8 +97,9 @@ def _scaled(values: Array) -> Array:
     return np.asarray(values / values.mean())
 
 
+@in_html
 @dataclass(frozen=True)
-class MarchenkoPastur:
+class MarchenkoPastur(_Law):
     """Eigenvalues of the sample covariance of n standard normal vectors in D = gamma n dimensions.
 
     With theta from 0 to pi, lambda = 1 + gamma - 2 gamma^{1/2} cos(theta) and E[lambda f(lambda)] =
@@ -101,14 +120,9 @@ class MarchenkoPastur:
             raise ValueError(f"the aspect gamma = D/n of mp:gamma must be in (0, 1e6], got {float(self.gamma):g}")
 
     @cached_property
-    def fine(self) -> Rule:
+    def _rules(self) -> tuple[Rule, Rule]:
         """Nodes crowd at both edges."""
-        return self._rule(_STEP)
-
-    @cached_property
-    def coarse(self) -> Rule:
-        """The same, coarser."""
-        return self._rule(_COARSE)
+        return self._rule(_STEP), self._rule(_COARSE)
 
     def _rule(self, step: float) -> Rule:
         near, far, weights = _double_exponential(step)
@@ -150,8 +164,9 @@ class MarchenkoPastur:
         return f"Marchenko-Pastur spectrum of aspect {float(self.gamma):g}"
 
 
+@in_html
 @dataclass(frozen=True)
-class PowerLaw:
+class PowerLaw(_Law):
     """Lambda_i proportional to i^{-a}, i = 1 .. D, as D grows: lambda = (1 - a) u^{-a}, u uniform in (0, 1).
 
     With v = u^{1 - a}, which is uniform under the law biased by size, lambda = (1 - a) v^{-a/(1 - a)}.
@@ -174,14 +189,9 @@ class PowerLaw:
             )
 
     @cached_property
-    def fine(self) -> Rule:
+    def _rules(self) -> tuple[Rule, Rule]:
         """Nodes crowd at the largest eigenvalues."""
-        return self._rule(_STEP)
-
-    @cached_property
-    def coarse(self) -> Rule:
-        """The same, coarser."""
-        return self._rule(_COARSE)
+        return self._rule(_STEP), self._rule(_COARSE)
 
     def _rule(self, step: float) -> Rule:
         near, _, weights = _double_exponential(step)
@@ -208,24 +218,9 @@ class PowerLaw:
         return f"power-law spectrum of exponent {float(self.a):g}"
 
 
-class _Sum:
-    """A law of finitely many eigenvalues, whose averages are sums."""
-
-    values: tuple[Fraction | float, ...]
-
-    @property
-    def coarse(self) -> Rule:
-        """A sum has no coarser rule."""
-        return self.fine
-
-    @property
-    def fine(self) -> Rule:
-        """The rule."""
-        raise NotImplementedError
-
-
+@in_html
 @dataclass(frozen=True)
-class Points(_Sum):
+class Points(_Law):
     """Eigenvalues of a few values, each with its share of the coordinates; values are scaled to mean 1.
 
     Parameters
@@ -253,10 +248,11 @@ class Points(_Sum):
         return zip(self.values, self.shares, strict=True)
 
     @cached_property
-    def fine(self) -> Rule:
+    def _rules(self) -> tuple[Rule, Rule]:
         """The sum."""
         found = [(float(v), float(v * s)) for v, s in self._pairs() if v]
-        return Rule(np.array([v for v, _ in found]), np.array([w for _, w in found]))
+        rule = Rule(np.array([v for v, _ in found]), np.array([w for _, w in found]))
+        return rule, rule
 
     @property
     def square(self) -> Fraction:
@@ -280,8 +276,9 @@ class Points(_Sum):
         return f"spectrum of {len(self.values)} eigenvalues: {parts}"
 
 
+@in_html
 @dataclass(frozen=True, eq=False)
-class Eigenvalues(_Sum):
+class Eigenvalues(_Law):
     """Eigenvalues of D coordinates in their order, scaled to mean 1.
 
     Parameters
@@ -293,9 +290,9 @@ class Eigenvalues(_Sum):
         Orthonormal columns: the directions that have them. By default those of the coordinates.
     """
 
-    given: Array
+    given: Array = field(repr=False)
     name: str = "given spectrum"
-    basis: Array | None = None
+    basis: Array | None = field(default=None, repr=False)
 
     @classmethod
     def checked(cls, values: ArrayLike, name: str = "given spectrum") -> "Eigenvalues":
@@ -331,10 +328,11 @@ class Eigenvalues(_Sum):
         return cls(_scaled(values), name, np.ascontiguousarray(vectors))
 
     @cached_property
-    def fine(self) -> Rule:
+    def _rules(self) -> tuple[Rule, Rule]:
         """The sum, equal eigenvalues once."""
         values, counts = np.unique(self.given[self.given > 0], return_counts=True)
-        return Rule(values, values * counts / len(self.given))
+        rule = Rule(values, values * counts / len(self.given))
+        return rule, rule
 
     @property
     def square(self) -> float:

@@ -1,5 +1,7 @@
 """Spectra as they are written: mp:gamma, power:a, points:v,.., data:X.npy, a file or an array of eigenvalues."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from fractions import Fraction

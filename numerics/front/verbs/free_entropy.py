@@ -1,5 +1,7 @@
 """Free entropy of a network or a link."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from attnlimits.free_energy import FreeEntropy, Prior, entropy_of

@@ -1,5 +1,7 @@
 """Weak-recovery threshold of a network or a link."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
@@ -42,7 +44,7 @@ def threshold(
     **settings: Unpack[_Settings],
 ) -> ThresholdResult: ...
 @overload
-def threshold(model: Link, *, digits: int | None = None, spectrum: SpectrumLike | None = None) -> "LinkThreshold": ...
+def threshold(model: Link, *, digits: int | None = None, spectrum: SpectrumLike | None = None) -> LinkThreshold: ...
 
 
 def threshold(
@@ -53,7 +55,7 @@ def threshold(
     output: str | None = None,
     spectrum: SpectrumLike | None = None,
     **settings: Unpack[_Settings],
-) -> "ThresholdResult | LinkThreshold":
+) -> ThresholdResult | LinkThreshold:
     """Weak-recovery threshold: the least alpha = N/D at which a layer, or an index of a link, is learned from nothing.
 
     Parameters

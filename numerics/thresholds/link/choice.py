@@ -3,6 +3,8 @@
 They carry the exact form of the table of derived thresholds where it has the link.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 

@@ -74,7 +74,7 @@ def test_two_layers():
 
 
 def test_the_first_layer_comes_in_where_the_iteration_says():
-    """The threshold beside what is learned of the last layer: by its own equations, and by state evolution around it."""
+    """The threshold beside what is learned of the last layer: by its own equations, and by evolution around it."""
     found = al.threshold(TWO, layer=1, spectrum="mp:1", digits=5)
     value = float(found.value)
     assert value == pytest.approx(0.516495, abs=1e-5) and "Marchenko-Pastur" in found.status

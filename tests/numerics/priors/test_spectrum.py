@@ -186,7 +186,7 @@ def test_spectra_of_files_and_data(tmp_path):
     ],
 )
 def test_refusals(value, words):
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
+    with pytest.raises(ValueError) as refused:
         as_spectrum(value)
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
