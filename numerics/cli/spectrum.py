@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.seed < 0:
         raise ValueError(f"--seed must be >= 0, got {args.seed}")
     check_plot(args)
-    output_file(args.out, ".npy")
+    args.out = output_file(args.out, ".npy")
     model = model_of(args, "threshold")
     found = al.learning.measure_inputs(_samples(args), rng=args.seed)
     white = al.threshold(model)

@@ -19,15 +19,50 @@ __all__ = ["draw_inputs"]
 class Measured(Protocol):
     """What is drawn of inputs."""
 
-    samples: int
-    tokens: int
-    eigenvalues: Array
-    square: Estimate
-    token_covariance: Array
-    kurtosis: Estimate
-    gaussian_kurtosis: Estimate
-    norms: Estimate
-    gaussian_norms: Estimate
+    @property
+    def samples(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """M."""
+        ...
+
+    @property
+    def eigenvalues(self) -> Array:
+        """Of the sample covariance over their mean, the largest first."""
+        ...
+
+    @property
+    def square(self) -> Estimate:
+        """E lambda^2."""
+        ...
+
+    @property
+    def token_covariance(self) -> Array:
+        """Of tokens."""
+        ...
+
+    @property
+    def kurtosis(self) -> Estimate:
+        """Of projections."""
+        ...
+
+    @property
+    def gaussian_kurtosis(self) -> Estimate:
+        """Of those of Gaussian samples."""
+        ...
+
+    @property
+    def norms(self) -> Estimate:
+        """Relative variance of |x|^2."""
+        ...
+
+    @property
+    def gaussian_norms(self) -> Estimate:
+        """That of Gaussian samples."""
+        ...
 
 
 def draw_inputs(inputs: Measured) -> "Figure":

@@ -157,8 +157,6 @@ def measure_inputs(X: ArrayLike, *, rng: np.random.Generator | int = 0) -> Input
         raise ValueError("X must be finite, got NaN or infinity; leave such samples out")
     groups = np.array_split(np.arange(n), min(_GROUPS, n // 2))
     covariance, square, trace = _second_moments(x, groups)
-    if not trace > 0:
-        raise ValueError("X has mean variance 0: its entries do not vary")
     values = np.linalg.eigvalsh(covariance)[::-1] / trace
     values = np.where(values > _ROUNDING * values[0], values, 0.0)
     flat = mean.ravel()
@@ -228,6 +226,8 @@ def _second_moments(x: NDArray[np.floating], groups: list[NDArray[np.intp]]) -> 
         pooled += part * (len(rows) - 1) + len(rows) / tokens * apart.T @ apart
     crossed = np.array([float((_group_covariance(x, rows) * total).sum()) for rows in groups])
     squares, sides = np.array(own), np.array(traces)
+    if not sides.min() > 0:
+        raise ValueError("X has variance 0 over a part of its samples: its entries do not vary")
 
     def ratio(left: NDArray[np.intp]) -> float:
         """D Tr Sigma^2/(Tr Sigma)^2 of the pairs of these groups."""

@@ -65,7 +65,9 @@ class SpectralLaw(Protocol):
 class _Law:
     """Rules of a law, made once: a fine one, and a coarser one or, of a sum, itself."""
 
-    _rules: tuple[Rule, Rule]
+    @property
+    def _rules(self) -> tuple[Rule, Rule]:
+        raise NotImplementedError
 
     @property
     def fine(self) -> Rule:
