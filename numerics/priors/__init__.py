@@ -8,7 +8,7 @@ from .named import as_prior, as_setting, prior_named
 from .protocol import OverlapMap, Prior
 from .rotated import along
 from .separable import Binary, GaussBernoulli
-from .small import gain, is_standard
+from .slopes import gain, is_standard, responses
 from .spectra import SpectrumLike, as_spectrum, prior_with
 from .spectrum import Spectrum
 
@@ -29,4 +29,5 @@ __all__ = [
     "is_standard",
     "prior_named",
     "prior_with",
+    "responses",
 ]

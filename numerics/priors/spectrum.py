@@ -196,10 +196,6 @@ class Spectrum:
 
         return _along(*np.linalg.eigh(q), off)
 
-    def response(self, q: Array) -> Array:
-        """Return 1/F' on the diagonal, of a diagonal q."""
-        return np.diag(1 / self._quotients(self._inverse(q.diagonal())).diagonal())
-
     def potential(self, q: Array) -> float:
         """Psi - Tr(q qhat)/2 at the qhat of q."""
         return float(

@@ -17,6 +17,7 @@ from attnlimits.numerics.priors import (
     gain,
     is_standard,
     prior_with,
+    responses,
 )
 from attnlimits.numerics.priors.laws import Eigenvalues
 
@@ -112,7 +113,7 @@ def test_inverse_potential_and_their_errors(name, q):
     assert 0 < prior.uncertainty(one(q))[0, 0] < 1e-8 * s
     step = 1e-4 * min(q, 1 - q)
     other = float(prior.inverse(one(q + step))[0, 0])
-    assert prior.response(one(q))[0, 0] == pytest.approx((other - s) / step, rel=1e-3)
+    assert responses(prior, one(q))[0] == pytest.approx((other - s) / step, rel=1e-3)
     # psi(qhat) - q qhat/2 is convex in log qhat near its least value
     low = minimize_scalar(
         lambda t: prior.psi(one(np.exp(t))) - 0.5 * q * np.exp(t), bracket=(np.log(s) - 0.3, np.log(s))
