@@ -28,7 +28,7 @@ from .data import (
     take_whole_samples,
 )
 from .flags import model_of
-from .spectrum_flags import spectrum_flag, spectrum_of
+from .spectrum_flags import spectrum_flag, spectrum_given
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -99,7 +99,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         start = weights if args.start == "teacher" else start_of(args, x, y, model, seed)
         return al.descend(asked, x, y, start=start, teacher=weights, rng=seed, **_settings(args))
 
-    inputs = spectrum_of(args)
+    inputs = spectrum_given(args)
     found = instances_of(args, model, one, **({} if inputs is None else {"prior": inputs}))
     average = al.learning.mean_of(found, [r.n_epochs for r in found])
     cosines = np.array([r.cosine for r in found])

@@ -14,7 +14,7 @@ from ..model.described import of_data
 from .asked import asked_sizes, run_at
 from .flags import check_model, link_flags, model_flags, model_of
 from .prior_flags import check_prior, prior_flags, prior_of
-from .spectrum_flags import spectrum_of
+from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> Outcome:
         rng=args.seed,
         rows=args.rows,
         dtype=_TYPES[args.dtype],
-        spectrum=spectrum_of(args),
+        spectrum=spectrum_given(args),
         progress=bar.to,
     )
     bar.close()

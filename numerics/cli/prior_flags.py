@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from .parser import Flags
-from .spectrum_flags import spectrum_flag, spectrum_of
+from .spectrum_flags import spectrum_flag, spectrum_given
 
 if TYPE_CHECKING:
     from ..priors import Prior
@@ -37,4 +37,4 @@ def prior_of(args: argparse.Namespace) -> "Prior":
     from ..priors import prior_named, prior_with  # NumPy; `al.free_energy` would load all of the free entropy
 
     check_prior(args)
-    return prior_with(prior_named(args.prior, args.density), spectrum_of(args))
+    return prior_with(prior_named(args.prior, args.density), spectrum_given(args))

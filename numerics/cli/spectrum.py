@@ -40,7 +40,12 @@ def add(verbs: Verbs) -> None:
     model_flags(parser)
     link_flags(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the random directions (default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the eigenvalues there, .npy, for --spectrum")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the eigenvalues there, .npy, for --spectrum of theory (gamp on X has data:X.npy, with directions)",
+    )
     plot_flag(parser, "eigenvalues, kurtosis and token covariance")
 
 

@@ -9,7 +9,7 @@ from .parser import Flags
 if TYPE_CHECKING:
     from ..priors import Spectrum
 
-__all__ = ["spectrum_flag", "spectrum_of"]
+__all__ = ["spectrum_flag", "spectrum_given"]
 
 
 def spectrum_flag(group: Flags) -> None:
@@ -23,7 +23,7 @@ def spectrum_flag(group: Flags) -> None:
     )
 
 
-def spectrum_of(args: argparse.Namespace) -> "Spectrum | None":
+def spectrum_given(args: argparse.Namespace) -> "Spectrum | None":
     """Spectrum of the flag, None without it."""
     return None if args.spectrum is None else _read(args.spectrum)
 

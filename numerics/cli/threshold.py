@@ -23,7 +23,7 @@ from .flags import (
 )
 from .link import threshold as link_threshold
 from .prior_flags import check_prior, prior_flags
-from .spectrum_flags import spectrum_of
+from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> Outcome:
         given=args.given,
         digits=args.digits,
         progress=bar.to,
-        spectrum=spectrum_of(args),
+        spectrum=spectrum_given(args),
         **sampling(args),
     )
     bar.close()
@@ -131,7 +131,7 @@ def _one_layer(args: argparse.Namespace) -> Outcome:
         heads=args.heads,
         output=args.output,
         digits=args.digits,
-        spectrum=spectrum_of(args),
+        spectrum=spectrum_given(args),
         **sampling(args),
     )
     kind = "untied" if args.untied else "tied"

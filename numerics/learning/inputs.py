@@ -89,8 +89,8 @@ class Inputs(Result):
 
     @property
     def spectrum(self) -> Spectrum:
-        """That of the sample covariance, which verbs take as `spectrum`."""
-        return Spectrum(Eigenvalues.checked(self.eigenvalues, "measured spectrum"))
+        """That of the sample covariance, without directions: for theory, and for data that are made."""
+        return Spectrum(replace(Eigenvalues.checked(self.eigenvalues, "measured spectrum"), directed=False))
 
     @property
     def excess(self) -> float:

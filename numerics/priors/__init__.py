@@ -9,7 +9,7 @@ from .protocol import OverlapMap, Prior
 from .rotated import along
 from .separable import Binary, GaussBernoulli
 from .slopes import gain, is_standard, responses
-from .spectra import SpectrumLike, as_spectrum, prior_with
+from .spectra import SpectrumLike, as_spectrum, prior_with, spectrum_of
 from .spectrum import Spectrum
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "prior_named",
     "prior_with",
     "responses",
+    "spectrum_of",
 ]

@@ -290,11 +290,14 @@ class Eigenvalues(_Law):
         What they are of.
     basis : ndarray of shape (D, D), optional
         Orthonormal columns: the directions that have them. By default those of the coordinates.
+    directed : bool, optional
+        Whether their directions are known; data of one's own need them.
     """
 
     given: Array = field(repr=False)
     name: str = "given spectrum"
     basis: Array | None = field(default=None, repr=False)
+    directed: bool = True
 
     @classmethod
     def checked(cls, values: ArrayLike, name: str = "given spectrum") -> "Eigenvalues":

@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.array_files import read_array, regular
 from ..core.memory import refuse_memory
+from ..core.validation import finite
 from .gaussian import Gaussian
 from .laws import Eigenvalues, MarchenkoPastur, Points, PowerLaw, SpectralLaw
 from .named import as_prior
 from .protocol import Prior
 from .spectrum import Spectrum
 
-__all__ = ["SpectrumLike", "as_spectrum", "covariance_of", "prior_with"]
+__all__ = ["SpectrumLike", "as_spectrum", "covariance_of", "prior_with", "spectrum_of"]
 
 Array = NDArray[np.float64]
 #: What stands for a spectrum.
@@ -62,6 +63,37 @@ def as_spectrum(value: SpectrumLike) -> Spectrum:
     if isinstance(value, str):
         return Spectrum(_written(value))
     return Spectrum(Eigenvalues.checked(np.asarray(value)))
+
+
+def spectrum_of(X: ArrayLike, name: str = "samples") -> Spectrum:
+    """Spectrum of the sample covariance of inputs in memory, with its directions, as ``"data:X.npy"`` is of a file.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, D) or (n, M, D)
+        Many more samples than D: eigenvalues of few spread further than those of Sigma.
+    name : str, optional
+
+    Returns
+    -------
+    Spectrum
+        `al.gamp` estimates weights in these directions; X stays in its coordinates.
+
+    Raises
+    ------
+    ValueError
+        X has another shape, or entries that are not finite or do not vary.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).standard_normal((1000, 2)) @ np.array([[1.0, 0.9], [0.0, 0.4]])
+    >>> found = spectrum_of(x)
+    >>> found.coordinates(2).round(1).tolist(), found.basis.shape
+    ([1.8, 0.2], (2, 2))
+    """
+    x = finite(name, X)
+    return Spectrum(Eigenvalues.of_covariance(covariance_of(x, name), f"sample covariance of {name}"))
 
 
 def prior_with(prior: Prior | str | None, spectrum: SpectrumLike | None) -> Prior:

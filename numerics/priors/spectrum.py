@@ -85,6 +85,11 @@ class Spectrum:
         """Directions that have them, in columns; None where they are the coordinates."""
         return getattr(self.law, "basis", None)
 
+    @property
+    def directed(self) -> bool:
+        """Whether it is known which directions have them."""
+        return getattr(self.law, "directed", True)
+
     # --- averages over the law, at eigenvalues s of qhat --------------------------------------------------------------
 
     def _left(self, s: Array, rule: Rule | None = None) -> Array:

@@ -181,6 +181,7 @@ OBJECTS = {
     "learning.GAMPStep": lambda _: (steps := [], data(al.gamp, max_iter=1, callback=steps.append))[0],
     "learning.DescentStep": lambda _: (steps := [], data(al.descend, epochs=1, callback=steps.append))[0],
     "learning.RowFiles": lambda folder: al.learning.write_data(NET, instance()[0], 1.0, folder / "rows", rng=0),
+    "learning.spectrum_of": lambda _: al.learning.spectrum_of(np.random.default_rng(0).standard_normal((50, 4))),
     "learning.measure_inputs": lambda _: al.learning.measure_inputs(np.random.default_rng(0).standard_normal((50, 4))),
     "learning.expected": lambda _: al.learning.expected(NET, 0.4),
     "learning.on_instances": lambda _: runs(lambda seed, w, x, y: al.gamp(NET, x, y, teacher=w, max_iter=2, rng=seed)),

@@ -45,7 +45,8 @@ def gamp(
         Of the covariance of the inputs, E x x^T = Sigma, scaled to mean 1: ``"mp:gamma"``, ``"power:a"``,
         ``"points:v,.."``, ``"data:X.npy"``, a file or an array of eigenvalues (`attnlimits.free_energy.as_spectrum`).
         An array has the eigenvalues of the coordinates of X in their order; ``"data:X0.npy"`` has directions of its
-        own, in which the weights are estimated, and X stays as it is. The mean of the variances of X is to be 1.
+        own, as have samples in memory by `attnlimits.learning.spectrum_of`: the weights are estimated in these, and X
+        stays as it is. The mean of the variances of X is to be 1.
     settings : optional
         `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
         `side_information` with `side_strength`, `variance`, `solver`, `denoiser_tol`, `nodes` of sampled posteriors,

@@ -16,7 +16,7 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, as_prior, as_setting, is_standard
+from ...priors import GAUSSIAN, Prior, Spectrum, as_prior, as_setting, is_standard
 from ..blocks import Array, Source
 from ..colour import Colour, colour_of
 from ..coloured import Coloured
@@ -159,6 +159,10 @@ def gamp(
         colour = colour_of(prior, there.dimension)
         samples = there if colour is None else Coloured(there, colour)
         if colour is not None:
+            if isinstance(prior, Spectrum) and not prior.directed:
+                raise ValueError(
+                    f"the {prior.describe()} has no directions, which data need: give al.learning.spectrum_of(samples)"
+                )
             if strength:
                 raise ValueError(
                     "side information is served of white inputs (113), and a spectrum is given: leave one of them out"

@@ -66,7 +66,9 @@ def test_directions_of_its_own_change_nothing(tmp_path):
     values = np.linspace(2, 0.1, dimension)
     basis, samples = turned(dimension, values)
     np.save(tmp_path / "samples.npy", samples)
-    spectrum = as_spectrum(f"data:{tmp_path / 'samples.npy'}")
+    spectrum = al.learning.spectrum_of(samples)
+    from_file = as_spectrum(f"data:{tmp_path / 'samples.npy'}")
+    assert (from_file.coordinates(dimension) == spectrum.coordinates(dimension)).all()
     assert spectrum.coordinates(dimension) == pytest.approx(values / values.mean(), rel=1e-9)
     weights = al.teacher(NET, dimension, rng=2)
     x, y = al.make_data(NET, weights, alpha, rng=2, spectrum=values, dtype=np.float64)
@@ -108,6 +110,9 @@ def test_refusals():
         al.gamp(NET, x, y, spectrum=np.ones(21))
     with pytest.raises(ValueError, match="side information is served of white inputs"):
         al.gamp(NET, x, y, spectrum="mp:1", side_information=weights, side_strength=1.0)
+    measured = al.learning.measure_inputs(x).spectrum
+    with pytest.raises(ValueError, match=r"has no directions, which data need: give al\.learning\.spectrum_of"):
+        al.gamp(NET, x, y, spectrum=measured)
     heads = al.Network(layers=1, tokens=2, heads=2)
     with pytest.raises(ValueError, match="served for one head"):
         al.make_data(heads, al.teacher(heads, 20, rng=0), 1.0, spectrum="mp:1")
