@@ -90,7 +90,7 @@ def spectrum_of(X: ArrayLike, name: str = "samples") -> Spectrum:
     >>> x = np.random.default_rng(0).standard_normal((1000, 2)) @ np.array([[1.0, 0.9], [0.0, 0.4]])
     >>> found = spectrum_of(x)
     >>> found.coordinates(2).round(1).tolist(), found.basis.shape
-    ([1.8, 0.2], (2, 2))
+    ([1.9, 0.1], (2, 2))
     """
     x = finite(name, X)
     return Spectrum(Eigenvalues.of_covariance(covariance_of(x, name), f"sample covariance of {name}"))

@@ -53,8 +53,8 @@ class Spectrum:
     >>> from fractions import Fraction
     >>> from attnlimits.numerics.priors.laws import MarchenkoPastur
     >>> prior = Spectrum(MarchenkoPastur(Fraction(1)))
-    >>> print(f"{prior.overlap(np.array([[2.0]]))[0, 0]:.6f}")  # 1 - (sqrt(1 + 4 qhat) - 1)/(2 qhat)
-    0.500000
+    >>> print(f"{prior.overlap(np.array([[2.0]]))[0, 0]:.6f}")  # 1 - (sqrt(1 + 4 qhat) - 1)^2/(2 qhat)^2
+    0.750000
     """
 
     law: SpectralLaw
