@@ -22,7 +22,7 @@ from ..core.memory import refuse_memory
 from ..core.results import Estimate, Result, versions
 from ..core.validation import plain
 from ..priors import Spectrum
-from ..priors.laws import Eigenvalues
+from ..priors.eigenvalues import Eigenvalues
 from .blocks import Array
 from .input_pictures import draw_inputs
 

@@ -4,19 +4,17 @@ All that a spectrum enters by are averages E[lambda f(lambda)] over its law: tho
 which has no atom at zero and is again a probability law, as E lambda = 1. Rules are of that law.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..core.shown import in_html
 
-__all__ = ["Eigenvalues", "MarchenkoPastur", "Points", "PowerLaw", "Rule", "SpectralLaw"]
+__all__ = ["MarchenkoPastur", "PowerLaw", "Rule", "Ruled", "SpectralLaw", "scaled"]
 
 Array = NDArray[np.float64]
 
@@ -25,8 +23,6 @@ _STEP, _COARSE = 1 / 32, 1 / 24
 _REACH = 6.0
 # Nodes of a table of the distribution of Marchenko and Pastur.
 _TABLE = 1 << 15
-# Eigenvalues of a covariance below this share of the largest are rounding.
-_ROUNDING = 1e-12
 
 
 class Rule(NamedTuple):
@@ -62,7 +58,7 @@ class SpectralLaw(Protocol):
         """One line."""
 
 
-class _Law:
+class Ruled:
     """Rules of a law, made once: a fine one, and a coarser one or, of a sum, itself."""
 
     @property
@@ -92,7 +88,7 @@ def _double_exponential(step: float) -> tuple[Array, Array, Array]:
     return near[keep], far[keep], weights[keep]
 
 
-def _scaled(values: Array) -> Array:
+def scaled(values: Array) -> Array:
     """The same with mean 1."""
     if not values.any():
         raise ValueError(f"all of D = {len(values)} coordinates have eigenvalue 0 by this law: take a larger dimension")
@@ -101,7 +97,7 @@ def _scaled(values: Array) -> Array:
 
 @in_html
 @dataclass(frozen=True)
-class MarchenkoPastur(_Law):
+class MarchenkoPastur(Ruled):
     """Eigenvalues of the sample covariance of n standard normal vectors in D = gamma n dimensions.
 
     With theta from 0 to pi, lambda = 1 + gamma - 2 gamma^{1/2} cos(theta) and E[lambda f(lambda)] =
@@ -159,7 +155,7 @@ class MarchenkoPastur(_Law):
         level = (np.arange(dimension) + 0.5) / dimension
         inside = level > 1 - self.share
         at = np.interp((level - (1 - self.share)) / self.share, mass / mass[-1], theta)
-        return _scaled(np.where(inside, self._at(at, np.pi - at), 0.0)[::-1])
+        return scaled(np.where(inside, self._at(at, np.pi - at), 0.0)[::-1])
 
     def describe(self) -> str:
         """One line."""
@@ -168,7 +164,7 @@ class MarchenkoPastur(_Law):
 
 @in_html
 @dataclass(frozen=True)
-class PowerLaw(_Law):
+class PowerLaw(Ruled):
     """Lambda_i proportional to i^{-a}, i = 1 .. D, as D grows: lambda = (1 - a) u^{-a}, u uniform in (0, 1).
 
     With v = u^{1 - a}, which is uniform under the law biased by size, lambda = (1 - a) v^{-a/(1 - a)}.
@@ -213,158 +209,8 @@ class PowerLaw(_Law):
     def of(self, dimension: int) -> Array:
         """Means of the law over D equal shares of it, the largest first: those of i^{-a} without its sum's error."""
         edges = (np.arange(dimension + 1) / dimension) ** (1 - float(self.a))
-        return _scaled(np.diff(edges))
+        return scaled(np.diff(edges))
 
     def describe(self) -> str:
         """One line."""
         return f"power-law spectrum of exponent {float(self.a):g}"
-
-
-@in_html
-@dataclass(frozen=True)
-class Points(_Law):
-    """Eigenvalues of a few values, each with its share of the coordinates; values are scaled to mean 1.
-
-    Parameters
-    ----------
-    values, shares : tuple of Fraction
-        Shares are scaled to sum 1.
-    """
-
-    values: tuple[Fraction, ...]
-    shares: tuple[Fraction, ...]
-
-    def __post_init__(self) -> None:
-        """Check and scale both."""
-        if min(self.values) < 0 or min(self.shares) <= 0:
-            raise ValueError("eigenvalues of points: must be >= 0 and their shares > 0, as in points:0.5,1.5@2")
-        total = sum(self.shares)
-        shares = tuple(Fraction(one) / total for one in self.shares)
-        mean = sum((v * s for v, s in zip(self.values, shares, strict=True)), Fraction(0))
-        if not mean:
-            raise ValueError("the spectrum has mean 0: some eigenvalue must be > 0")
-        object.__setattr__(self, "values", tuple(v / mean for v in self.values))
-        object.__setattr__(self, "shares", shares)
-
-    def _pairs(self) -> Iterator[tuple[Fraction, Fraction]]:
-        return zip(self.values, self.shares, strict=True)
-
-    @cached_property
-    def _rules(self) -> tuple[Rule, Rule]:
-        """The sum."""
-        found = [(float(v), float(v * s)) for v, s in self._pairs() if v]
-        rule = Rule(np.array([v for v, _ in found]), np.array([w for _, w in found]))
-        return rule, rule
-
-    @property
-    def square(self) -> Fraction:
-        """Sum of the squares."""
-        return sum((v * v * s for v, s in self._pairs()), Fraction(0))
-
-    @property
-    def share(self) -> float:
-        """Of those above zero."""
-        return float(sum((s for v, s in self._pairs() if v), Fraction(0)))
-
-    def of(self, dimension: int) -> Array:
-        """Each value for its share of the coordinates, rounded, the largest first, over their mean."""
-        order = sorted(self._pairs(), reverse=True)
-        ends = np.round(dimension * np.cumsum([float(s) for _, s in order])).astype(int)
-        return _scaled(np.repeat([float(v) for v, _ in order], np.diff(ends, prepend=0)))
-
-    def describe(self) -> str:
-        """One line."""
-        parts = ", ".join(f"{float(v):.10g} ({float(s):.10g})" for v, s in self._pairs())
-        return f"spectrum of {len(self.values)} eigenvalues: {parts}"
-
-
-@in_html
-@dataclass(frozen=True, eq=False)
-class Eigenvalues(_Law):
-    """Eigenvalues of D coordinates in their order, scaled to mean 1.
-
-    Parameters
-    ----------
-    given : ndarray, shape (D,)
-    name : str, optional
-        What they are of.
-    basis : ndarray of shape (D, D), optional
-        Orthonormal columns: the directions that have them. By default those of the coordinates.
-    directed : bool, optional
-        Whether their directions are known; data of one's own need them.
-    """
-
-    given: Array = field(repr=False)
-    name: str = "given spectrum"
-    basis: Array | None = field(default=None, repr=False)
-    directed: bool = True
-
-    @classmethod
-    def checked(cls, values: ArrayLike, name: str = "given spectrum") -> "Eigenvalues":
-        """Eigenvalues >= 0, not all zero, shape (D,).
-
-        Raises
-        ------
-        ValueError
-            They are not; the message says which condition fails.
-        """
-        given = np.asarray(values)
-        if given.dtype.kind not in "iuf" or given.ndim != 1 or not given.size:
-            raise ValueError(
-                f"the {name} must be eigenvalues, real numbers of shape (D,), got shape {given.shape} of {given.dtype}"
-            )
-        given = given.astype(np.float64)
-        if not np.isfinite(given).all():
-            raise ValueError(f"the {name} must be finite, got NaN or infinity among its eigenvalues")
-        if given.min() < 0:
-            raise ValueError(f"the {name} must have eigenvalues >= 0, got {given.min():g}; those of rounding set to 0")
-        if not given.any():
-            raise ValueError(f"the {name} has mean 0: some eigenvalue must be > 0")
-        return cls(_scaled(given), name)
-
-    @classmethod
-    def of_covariance(cls, covariance: Array, name: str) -> "Eigenvalues":
-        """Of a covariance matrix of shape (D, D), the largest first, with its directions."""
-        values, vectors = np.linalg.eigh(covariance)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        if not values[0] > 0:
-            raise ValueError(f"the {name} has mean 0: its entries do not vary")
-        values = np.where(values > _ROUNDING * values[0], values, 0.0)
-        return cls(_scaled(values), name, np.ascontiguousarray(vectors))
-
-    @cached_property
-    def _rules(self) -> tuple[Rule, Rule]:
-        """The sum, equal eigenvalues once."""
-        values, counts = np.unique(self.given[self.given > 0], return_counts=True)
-        rule = Rule(values, values * counts / len(self.given))
-        return rule, rule
-
-    @property
-    def square(self) -> float:
-        """Mean of the squares."""
-        return float((self.given**2).mean())
-
-    @property
-    def share(self) -> float:
-        """Of those above zero."""
-        return float((self.given > 0).mean())
-
-    def of(self, dimension: int) -> Array:
-        """Themselves.
-
-        Raises
-        ------
-        ValueError
-            They are of another dimension.
-        """
-        if dimension != len(self.given):
-            raise ValueError(
-                f"the {self.name} has {len(self.given)} eigenvalues, one for each coordinate, and the data have D = "
-                f"{dimension}: give as many, or a law (mp:gamma, power:a, points:v,..)"
-            )
-        return self.given
-
-    def describe(self) -> str:
-        """One line."""
-        own = blake2b(self.given.tobytes(), digest_size=4).hexdigest()
-        return f"{self.name} of {len(self.given)} eigenvalues ({own})"

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.array_files import read_array, regular
 from ..core.memory import refuse_memory
 from ..core.validation import finite
+from .eigenvalues import Eigenvalues, Points
 from .gaussian import Gaussian
-from .laws import Eigenvalues, MarchenkoPastur, Points, PowerLaw, SpectralLaw
+from .laws import MarchenkoPastur, PowerLaw, SpectralLaw
 from .named import as_prior
 from .protocol import Prior
 from .spectrum import Spectrum

@@ -16,17 +16,15 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, Spectrum, as_prior, as_setting, is_standard
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting, is_standard
 from ..blocks import Array, Source
-from ..colour import Colour, colour_of
-from ..coloured import Coloured
-from ..data import check_weights
 from ..passes import Passes
 from ..placement import placed
 from .course import DivergedError, guarded, resolved
 from .double_loop import DoubleLoop
 from .loop import Loop, side_field
 from .results import GAMPResult, GAMPStep
+from .seen import Given, seen
 
 if TYPE_CHECKING:
     import dask.array
@@ -156,20 +154,8 @@ def gamp(
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as there:
         side, strength = side_field(side_information, side_strength, model, there.dimension)
-        colour = colour_of(prior, there.dimension)
-        samples = there if colour is None else Coloured(there, colour)
-        if colour is not None:
-            if isinstance(prior, Spectrum) and not prior.directed:
-                raise ValueError(
-                    f"the {prior.describe()} has no directions, which data need: give al.learning.spectrum_of(samples)"
-                )
-            if strength:
-                raise ValueError(
-                    "side information is served of white inputs (113), and a spectrum is given: leave one of them out"
-                )
-            start, teacher = (_scaled(name, w, model, colour) for name, w in (("start", start), ("teacher", teacher)))
-            callback = None if callback is None else _in_weights(callback, colour)
-
+        whole = seen(there, model, prior, Given(start, teacher, callback), strength)
+        samples = whole.passes
         image = partial(_image, samples, side, strength, prior)
 
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
@@ -182,9 +168,9 @@ def gamp(
             advance,
             samples.dimension,
             lambda: samples.rows,
-            start=start,
-            teacher=teacher,
-            callback=callback,
+            start=whole.given.start,
+            teacher=whole.given.teacher,
+            callback=whole.given.callback,
             throw=throw,
             algorithm="gamp",
             settle=DoubleLoop(image, samples) if chosen == "double-loop" else None,
@@ -195,10 +181,7 @@ def gamp(
             **as_setting(prior),
         )
         noise = _sampling_noise(samples, result.covariance, prior)
-        if colour is not None:
-            result = replace(
-                result, weights=colour.weights(result.weights), status=f"{result.status}; {prior.describe()}"
-            )
+        result = whole.told(result, prior)
     if noise is None:
         return result
     added = f"; the sampling of the posteriors adds {noise:.1e} to What What^T / D in some direction"
@@ -221,16 +204,6 @@ class _Prepare:
         if self.slopes:
             return found
         return _Products(found) if isinstance(found, Crossed) else _Slopeless(found)
-
-
-def _scaled(name: str, weights: ArrayLike | None, model: Model, colour: Colour) -> Array | None:
-    """Weights as the indices see them."""
-    return None if weights is None else colour.scaled(check_weights(name, weights, model, len(colour.root)))
-
-
-def _in_weights(callback: Callable[[GAMPStep], object], colour: Colour) -> Callable[[GAMPStep], object]:
-    """A callback that gets the weights of the inputs as they are."""
-    return lambda step: callback(replace(step, weights=colour.weights(step.weights)))
 
 
 def _sampling_noise(samples: Passes, covariance: Array, prior: Prior) -> float | None:

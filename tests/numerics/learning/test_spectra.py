@@ -28,6 +28,7 @@ def test_inputs_have_the_covariance():
     assert np.abs(x - white * np.sqrt(scale)).max() < 1e-12
 
 
+@pytest.mark.slow_for("model2-0.4-points:0.4,1.6")
 @pytest.mark.parametrize("spectrum", ["mp:1", "points:0.4,1.6"])
 @pytest.mark.parametrize(("model", "alpha"), [(SQUARE, 0.8), (NET, 0.4), (TWO, 0.4)])
 def test_message_passing_is_its_state_evolution(model, alpha, spectrum):
@@ -37,10 +38,8 @@ def test_message_passing_is_its_state_evolution(model, alpha, spectrum):
         weights = al.teacher(model, 2000, rng=seed)
         x, y = al.make_data(model, weights, alpha, rng=seed, spectrum=spectrum)
         found.append(al.gamp(model, x, y, teacher=weights, rng=seed, spectrum=spectrum).overlap[-1, -1])
-    error = np.std(found, ddof=1) / 2 + 3 * theory.overlap_error[-1, -1]
-    assert abs(np.mean(found) - theory.overlap[-1, -1]) < 3 * error
-    # the same data taken for white ones lead elsewhere, or nowhere
-    assert error < 0.05
+    error = np.std(found, ddof=1) / 2 + theory.overlap_error[-1, -1]
+    assert abs(np.mean(found) - theory.overlap[-1, -1]) < 3 * error < 0.15
 
 
 def test_a_linear_link_is_ridge_regression():

@@ -19,7 +19,7 @@ from attnlimits.numerics.priors import (
     prior_with,
     responses,
 )
-from attnlimits.numerics.priors.laws import Eigenvalues
+from attnlimits.numerics.priors.eigenvalues import Eigenvalues
 
 SPECTRA = ["mp:1", "mp:1/4", "mp:3", "mp:0.999", "power:0.3", "points:0.2,1.8", "power:1.2:300"]
 COUPLED = np.array([[1.3, 0.4], [0.4, 0.7]])
