@@ -8,14 +8,13 @@ from ..core.memory import refuse_memory
 from ..core.results import ThresholdResult
 from ..model.network import Network
 from ..model.routes import CHART_OPERATOR, preferred, require
-from ..priors import GAUSSIAN, Prior, is_standard
 from .charts import chart_threshold
 from .digits.threshold import Progress
-from .gained import gained
 from .heads import of_one_head
 from .last_layer import last_layer
 
 if TYPE_CHECKING:
+    from ..priors import Prior
     from .first_layer import Given
 
 __all__ = ["layer_threshold"]
@@ -44,7 +43,7 @@ def layer_threshold(
     rng: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
-    prior: Prior = GAUSSIAN,
+    prior: "Prior | None" = None,
 ) -> ThresholdResult:
     """Weak-recovery threshold of a layer.
 
@@ -60,7 +59,7 @@ def layer_threshold(
     progress : callable, optional
         Called with (done, total).
     prior : Prior, optional
-        Of inputs with a spectrum.
+        Of inputs with a spectrum; white ones by default.
 
     Returns
     -------
@@ -73,7 +72,7 @@ def layer_threshold(
     KernelNotFoundError, ConvergenceError
         As `last_layer` and `first_layer`.
     """
-    if not is_standard(prior) and model.heads > 1:
+    if prior is not None and model.heads > 1:
         raise ValueError(
             f"a spectrum is served for one head (30), got {model.heads}: each head reads coordinates of its own, and "
             "their spectra may differ"
@@ -103,7 +102,7 @@ def layer_threshold(
             last = chart_threshold(model, digits=digits, samples=samples, replicas=replicas, rng=rng, workers=workers)
         else:
             last = last_layer(model, digits=digits, rng=rng, progress=progress)
-        return gained(last, prior)
+        return last if prior is None else _gained(last, prior)
     many: _Many = {"samples": samples, "replicas": replicas, "rng": rng, "workers": workers}
     return _before_the_last(model, layer, (given, digits, prior), many, progress)
 
@@ -111,18 +110,19 @@ def layer_threshold(
 def _before_the_last(
     model: Network,
     layer: int,
-    asked: tuple["Given | None", int | None, Prior],
+    asked: tuple["Given | None", int | None, "Prior | None"],
     many: _Many,
     progress: Progress | None,
 ) -> ThresholdResult:
     """Threshold of a layer before the last one."""
     given, digits, prior = asked
+    law = {} if prior is None else {"prior": prior}
     count = itertools.count(1)
     tried = None if progress is None else lambda _: progress(min(next(count), _TRIES), _TRIES)
     if preferred("first layer", model):
         from .first_layer import first_layer  # its compiled loops take a while to load
 
-        found = first_layer(model, given=given or "self-consistent", digits=digits, **many, progress=tried, prior=prior)
+        found = first_layer(model, given=given or "self-consistent", digits=digits, **many, progress=tried, **law)
         return _said(found, prior)
     from .hidden_layer import hidden_layer  # likewise
 
@@ -132,11 +132,18 @@ def _before_the_last(
             f"a layer before the last is served with the others {known} (186)-(187) for two layers, two tokens and "
             f"rank 1, tied, got {model.describe()}: leave out {'given' if given == 'perfect' else 'digits'}"
         )
-    return _said(hidden_layer(model, layer, **many, progress=tried, prior=prior), prior)
+    return _said(hidden_layer(model, layer, **many, progress=tried, **law), prior)
 
 
-def _said(result: ThresholdResult, prior: Prior) -> ThresholdResult:
+def _gained(result: ThresholdResult, prior: "Prior") -> ThresholdResult:
+    """The threshold for inputs with a spectrum."""
+    from .gained import gained  # priors load scipy, which thresholds in closed form do without
+
+    return gained(result, prior)
+
+
+def _said(result: ThresholdResult, prior: "Prior | None") -> ThresholdResult:
     """The result with the prior in its status, unless it is the usual one or is there already."""
-    if is_standard(prior) or prior.describe() in result.status:
+    if prior is None or prior.describe() in result.status:
         return result
     return replace(result, status=f"{result.status}; {prior.describe()}")

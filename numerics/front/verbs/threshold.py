@@ -11,13 +11,11 @@ from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.priors import SpectrumLike
 from attnlimits.numerics.thresholds.choice import layer_threshold
-from attnlimits.numerics.thresholds.gained import gained
 from attnlimits.numerics.thresholds.heads import heads_threshold
-from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
+    from attnlimits.numerics.priors import Prior, SpectrumLike
     from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold
 
 __all__ = ["threshold"]
@@ -98,11 +96,11 @@ def threshold(
     >>> threshold(al.Link("h[1]**2"), spectrum="mp:1").exact
     '1/4'
     """
-    prior = prior_of(model, None, spectrum, heads)
+    prior = None if spectrum is None else _prior_of(model, spectrum, heads)
     if isinstance(model, Link):
         from attnlimits.numerics.thresholds.link.choice import link_threshold
 
-        return link_threshold(model, digits=digits, prior=prior)
+        return link_threshold(model, digits=digits, **({} if prior is None else {"prior": prior}))
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
         from attnlimits.numerics.model.charts import of_scores  # its compiler takes a while to load
@@ -121,5 +119,19 @@ def threshold(
             output=output,
             digits=12 if digits is None else digits,
         )
-        return gained(one, prior)
+        return one if prior is None else _gained(one, prior)
     return layer_threshold(model, digits=digits, prior=prior, **settings)
+
+
+def _prior_of(model: Model, spectrum: SpectrumLike, heads: int | None) -> Prior:
+    """Prior of inputs with a spectrum; it loads scipy, which thresholds in closed form do without."""
+    from attnlimits.verbs.inputs import prior_of
+
+    return prior_of(model, None, spectrum, heads)
+
+
+def _gained(result: ThresholdResult, prior: Prior) -> ThresholdResult:
+    """The threshold for these inputs."""
+    from attnlimits.numerics.thresholds.gained import gained
+
+    return gained(result, prior)
