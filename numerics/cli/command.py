@@ -25,6 +25,7 @@ from . import (
     make_data,
     multihead,
     report,
+    spectrum,
     sweep,
     symbolic,
     threshold,
@@ -39,7 +40,7 @@ __all__ = ["parser", "run"]
 # In the order of the help.
 _VERBS = {
     "what can be learned": (threshold, evolve, curve, free_energy, landscape, committee, denoise),
-    "learning from data": (gamp, descend, make_data, trec),
+    "learning from data": (gamp, descend, make_data, spectrum, trec),
     "other models of attention": (aim, multihead),
     "derivations and their checks": (symbolic,),
     "many points, figures and reports": (sweep, figure, report),

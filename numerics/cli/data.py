@@ -147,6 +147,8 @@ def start_of(
     """Return the first weights if they are to be spectral; None otherwise."""
     if args.start != "spectral":
         return None
+    if args.spectrum is not None:
+        raise ValueError("--start spectral is of white inputs, and --spectrum gives them a covariance; start at random")
     return al.learning.spectral_start(x, y, model, rng=seed, workers=args.workers)
 
 

@@ -28,6 +28,7 @@ from .data import (
     take_whole_samples,
 )
 from .flags import model_of
+from .spectrum_flags import spectrum_flag, spectrum_given
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -56,6 +57,7 @@ def add(verbs: Verbs) -> None:
     group.add_argument("--reuse", type=int, default=1, help="steps on each batch (default: %(default)s)")
     group.add_argument("--epochs", type=int, default=200, help="most passes over the data (default: %(default)s)")
     iteration_flags(group, (*STARTS, "teacher"), "the gradient over the weights")
+    spectrum_flag(group)
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -78,6 +80,8 @@ def _check(args: argparse.Namespace, own: bool) -> None:
             raise ValueError(f"--{name} must be >= 1, got {value}")
     if args.method == "gd" and (args.batch is not None or args.reuse > 1):
         raise ValueError("--batch and --reuse belong to --method sgd and adam; gd takes all samples")
+    if own and args.spectrum is not None:
+        raise ValueError("--spectrum is of instances of a teacher at random; data of your own have theirs")
     if own and args.start == "teacher":
         raise ValueError("--start teacher is for instances of a teacher at random; data of your own have none")
 
@@ -95,7 +99,8 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         start = weights if args.start == "teacher" else start_of(args, x, y, model, seed)
         return al.descend(asked, x, y, start=start, teacher=weights, rng=seed, **_settings(args))
 
-    found = instances_of(args, model, one)
+    inputs = spectrum_given(args)
+    found = instances_of(args, model, one, **({} if inputs is None else {"prior": inputs}))
     average = al.learning.mean_of(found, [r.n_epochs for r in found])
     cosines = np.array([r.cosine for r in found])
     cosine, error = cosines.mean(axis=0), al.learning.standard_error(cosines)
@@ -120,6 +125,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "seed": args.seed,
         **{name: getattr(first, name) for name in ("method", "rate", "weight_decay", "batch", "reuse")},
         "start": args.start,
+        **({} if inputs is None else {"spectrum": inputs.describe()}),
         "kernel_hash": first.kernel_hash,
         "versions": first.versions,
         "origin": as_dict(first.origin.with_settings(start=args.start)),

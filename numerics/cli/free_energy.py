@@ -155,7 +155,8 @@ def about_of(args: argparse.Namespace, output: "al.free_energy.OutputEntropy", n
 def _origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) -> Origin:
     """Model and settings of the flags."""
     names = ("prior", "density", "accuracy", "starts", "samples", "replicas", "seed")
-    return Origin.of(output.model, **{name: getattr(args, name) for name in names})
+    given = {} if args.spectrum is None else {"spectrum": args.spectrum}
+    return Origin.of(output.model, **{name: getattr(args, name) for name in names}, **given)
 
 
 def _transitions(args: argparse.Namespace, workers: Workers) -> Outcome:

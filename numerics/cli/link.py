@@ -13,6 +13,7 @@ from ..model.link_store import Request
 from ..model.links import LinkKernel, load_link
 from .flags import NODES, link_of
 from .prior_flags import prior_of
+from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Record
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def threshold(args: argparse.Namespace) -> Outcome:
     if not args.staircase:
         if args.given is not None:
             raise ValueError("--given belongs to --staircase: a threshold of a link is from zero overlap")
-        result = al.threshold(link, digits=digits)
+        result = al.threshold(link, digits=digits, spectrum=spectrum_given(args))
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
     given: Given = args.given or "self-consistent"
     stairs = al.staircase(link, digits=digits, given=given, prior=prior_of(args), accuracy=args.accuracy)

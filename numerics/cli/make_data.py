@@ -14,6 +14,7 @@ from ..model.described import of_data
 from .asked import asked_sizes, run_at
 from .flags import check_model, link_flags, model_flags, model_of
 from .prior_flags import check_prior, prior_flags, prior_of
+from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -51,6 +52,8 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Write the blocks."""
+    from ..priors import is_standard  # NumPy, as in `prior_of`
+
     _check(args)
     asked = model_of(args, "make-data")
     output_folder(args.out)
@@ -66,6 +69,7 @@ def run(args: argparse.Namespace) -> Outcome:
         rng=args.seed,
         rows=args.rows,
         dtype=_TYPES[args.dtype],
+        spectrum=spectrum_given(args),
         progress=bar.to,
     )
     bar.close()
@@ -88,7 +92,7 @@ def run(args: argparse.Namespace) -> Outcome:
     size = math.prod(shape) * np.dtype(_TYPES[args.dtype]).itemsize
     text = f"X of shape {tuple(shape)}, {args.dtype}, {size / 2**30:.3g} GiB in {len(blocks.blocks)} blocks"
     where = f"wrote {args.out / 'X'}, {args.out / 'Y'} and {args.out / 'teacher.npy'}"
-    name = model.describe() if prior.isotropic else f"{model.describe()}; {prior.describe()}"
+    name = model.describe() if is_standard(prior) else f"{model.describe()}; {prior.describe()}"
     return record, "\n".join([name, text, where]), True
 
 

@@ -23,6 +23,7 @@ from .flags import (
 )
 from .link import threshold as link_threshold
 from .prior_flags import check_prior, prior_flags
+from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -73,6 +74,8 @@ def run(args: argparse.Namespace) -> Outcome:
     check_prior(args)
     if args.prior != "gaussian" and not args.staircase:
         raise ValueError("--prior is for --staircase: weak-recovery thresholds are the same for all priors (15)")
+    if args.spectrum is not None and args.rigorous:
+        raise ValueError("--rigorous is of white inputs, and --spectrum divides their threshold; leave one of them out")
     check_accuracy(args)
     if args.accuracy is not None and not args.staircase:
         raise ValueError("--accuracy is for --staircase; a threshold has --digits")
@@ -102,6 +105,7 @@ def run(args: argparse.Namespace) -> Outcome:
         given=args.given,
         digits=args.digits,
         progress=bar.to,
+        spectrum=spectrum_given(args),
         **sampling(args),
     )
     bar.close()
@@ -122,7 +126,14 @@ def _one_layer(args: argparse.Namespace) -> Outcome:
     if args.layer not in (None, 1):
         raise ValueError(f"--layer must be 1 for one layer, got {args.layer}")
     model = Network(1, args.tokens, args.rank, activation=args.activation, tied=not args.untied)
-    result = al.threshold(model, heads=args.heads, output=args.output, digits=args.digits, **sampling(args))
+    result = al.threshold(
+        model,
+        heads=args.heads,
+        output=args.output,
+        digits=args.digits,
+        spectrum=spectrum_given(args),
+        **sampling(args),
+    )
     kind = "untied" if args.untied else "tied"
     output = ", output B_1" if args.output == "sequence" else ""
     heads = "" if args.heads == 1 else f", H={args.heads}"

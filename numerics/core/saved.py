@@ -44,6 +44,7 @@ _PLACES = {
     "free_energy.Transitions": "free_energy.thresholds",
     "GAMPResult": "learning.gamp.results",
     "Gap": "fixed_point.continuation.records",
+    "Inputs": "learning.inputs",
     "Jump": "fixed_point.continuation.records",
     "LinkStaircase": "thresholds.link.staircase",
     "LinkThreshold": "thresholds.link.thresholds",

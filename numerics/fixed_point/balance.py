@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
-from ..priors import GAUSSIAN, OverlapMap
+from ..priors import GAUSSIAN, OverlapMap, is_standard
 
 __all__ = [
     "AT_RECOVERY",
@@ -58,7 +58,7 @@ _LEFT, _HALVINGS = 0.2, 30
 def log_alpha(prior: OverlapMap, logits: Array, g: Array) -> Array:
     """Logarithm of the alpha at which each index is stationary, from its logit q and G of shape (n,)."""
     log_qhat = logits  # of the Gaussian prior
-    if not prior.isotropic:
+    if not is_standard(prior):
         log_qhat = np.log(prior.inverse(np.diag(1 / (1 + np.exp(-logits)))).diagonal())
     return np.asarray(log_qhat - np.log(g))
 

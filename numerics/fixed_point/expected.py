@@ -5,7 +5,7 @@ from ..core.results import EvolutionResult
 from ..model.described import Model, kernel_or_network
 from ..model.link import Link
 from ..model.routes import require
-from ..priors import GAUSSIAN, Prior
+from ..priors import GAUSSIAN, Prior, gain
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link
@@ -47,7 +47,7 @@ def expected(
         `wanted`, and there is none.
     """
     require("gamp", kernel_or_network(model))  # before state evolution, which serves more
-    if not (wanted or takes_seconds(kernel_or_network(model), alpha)):
+    if not (wanted or takes_seconds(kernel_or_network(model), alpha * gain(prior))):
         return None
     try:
         if isinstance(model, Link):

@@ -15,7 +15,7 @@ from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS
 from ..core.ties import canonical_axes
-from ..priors import GAUSSIAN, Prior, along
+from ..priors import GAUSSIAN, Prior, along, gain
 from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
 from ..thresholds.link.operator import ZERO
@@ -287,7 +287,8 @@ class Faces:
         if found.value is not None and float(found.value) == 0 and not self.channel.sampled:
             # Which direction is learned first quadrature knows better than correlations.
             return None
-        rate, doubt = self.alpha * found.operator_norm if self.alpha else 0.0, ""
+        rising = self.alpha * gain(self.prior)
+        rate, doubt = rising * found.operator_norm if self.alpha else 0.0, ""
         if found.value is not None and rate < math.inf:
             own = found.error if found.error and found.how != "rigorous" else 0.0
             off = rate * (found.operator_norm * own + ROUNDING)
@@ -299,7 +300,8 @@ class Faces:
             if inside.all() or found.value is None:
                 rates[:] = rate
             else:
-                rates, n_iter = self._each(zero, self.channel.operator(zero)[1].mean(axis=0)), 1
+                matrix = self.channel.operator(zero)[1].mean(axis=0)
+                rates, n_iter = self._each(zero, gain(self.prior) * matrix), 1
         rates[inside] = rate
         return _Growth(rate, found.eigenvector, rates, n_iter, doubt)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..channel.link.channel import LinkChannel
 from ..core.standard_error import standard_error
-from ..priors import GAUSSIAN, Prior
+from ..priors import GAUSSIAN, Prior, is_standard
 from ..thresholds.link.leading import leading_direction
 
 __all__ = ["MINOR", "NOTHING", "SEED", "Fastest", "closed", "fastest", "without_overlap"]
@@ -92,7 +92,8 @@ def fastest(
     free : ndarray, shape (P, n)
         Orthonormal columns.
     prior : Prior, optional
-        Where it is not the same along all axes, F has other derivatives than one beside what is learned.
+        Where it is not the same along all axes, F has other derivatives than one beside what is learned; of inputs
+        with a spectrum, at zero overlap, too.
     alpha : float, optional
         At which q is a fixed point, for these.
     coarse : bool, optional
@@ -103,7 +104,7 @@ def fastest(
     troiani2025, (15)-(18).
     """
     averages, operators = channel.coarse_operator(q) if coarse else channel.operator(q)
-    if q.any() and not prior.isotropic:
+    if not is_standard(prior) and (q.any() or prior.isotropic):
         slopes = _slopes(prior, alpha * averages.g.mean(axis=0))
         operators = np.einsum("ijab,rabkl->rijkl", slopes, operators)
     projected = np.einsum("ia,rij,jb->rab", free, averages.g, free)

@@ -78,7 +78,7 @@ def released(problem: Problem, state: State, active: list[int], below: float = D
         averages = problem.averages(q)
         state = replace(state, n_iter=state.n_iter + 1)
         # NaN where the averages have no growth rates.
-        if problem.alpha * averages.growth[:, group[0]].mean() <= 1:
+        if problem.rising * averages.growth[:, group[0]].mean() <= 1:
             kept = [k for k, pair in enumerate(state.free) if not set(pair) & set(group)]
             free, path = tuple(state.free[k] for k in kept), tuple((x[kept], found) for x, found in state.path)
             state = replace(state, q=q, averages=averages, free=free, path=path, silent=state.silent | set(group))
@@ -88,7 +88,7 @@ def released(problem: Problem, state: State, active: list[int], below: float = D
 
 def rates(problem: Problem, state: State) -> Array:
     """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
-    growth: Array = problem.alpha * state.known.growth.mean(axis=0)
+    growth: Array = problem.rising * state.known.growth.mean(axis=0)
     if (known := known_rate(problem, state)) is not None:
         growth[-1] = known.value
     return growth
@@ -102,15 +102,15 @@ def known_rate(problem: Problem, state: State) -> Estimate | None:
     model = problem.averages.model
     if state.q.any() or not isinstance(model, Network) or not SAMPLED_LAYERS.serves(model):
         return None
-    if problem.alpha * state.known.growth[:, -1].min() > _CERTAIN:
+    if problem.rising * state.known.growth[:, -1].min() > _CERTAIN:
         return None
     norm = last_layer_norm(model)
-    return None if norm is None else Estimate(problem.alpha * norm.value, problem.alpha * norm.error, norm.how)
+    return None if norm is None else Estimate(problem.rising * norm.value, problem.rising * norm.error, norm.how)
 
 
 def undecided(problem: Problem, state: State, growth: Array, sampled: bool) -> str:
     """What is stated of layers of zero overlap whose growth rates have these errors, in units of alpha."""
-    rate, error = rates(problem, state), (SIGMAS if sampled else 1.0) * problem.alpha * growth
+    rate, error = rates(problem, state), (SIGMAS if sampled else 1.0) * problem.rising * growth
     if (known := known_rate(problem, state)) is not None:
         error[-1] = known.error
     for i in sorted(state.silent & set(np.flatnonzero(state.q.diagonal() == 0).tolist())):

@@ -86,7 +86,7 @@ def stated(problem: Problem, found: Measured) -> Solution:
         tolerance=state.tolerance,
         doubt=found.doubt,
         note=state.known.note,
-        rates_error=problem.alpha * found.growth,
+        rates_error=problem.rising * found.growth,
         eigenvalues=found.eigenvalues,
     )
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Channel
 from ..core.results import Estimate, EvolutionResult, How, Origin
 from ..posterior.protocol import Model
-from ..priors import Prior, as_setting
+from ..priors import Prior, as_setting, is_standard
 from .error import TOO_NEAR
 from .prediction_error import prediction_errors
 from .state import Solution
@@ -61,7 +61,7 @@ def finish(
 
 def stated_with(prior: Prior, result: EvolutionResult) -> EvolutionResult:
     """The same result with the prior in its origin and its status, unless it is the usual one."""
-    if prior.isotropic:
+    if is_standard(prior):
         return result
     origin = result.origin.with_settings(**as_setting(prior))
     return replace(result, status=f"{result.status}; {prior.describe()}", origin=origin)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
 from ..core.results import How
-from ..priors import GAUSSIAN, OverlapMap
+from ..priors import GAUSSIAN, OverlapMap, gain
 from .balance import AT_RECOVERY, Entries, FreeEntries, overlap
 from .slopes import Passed
 
@@ -65,6 +65,11 @@ class Problem:
     def zero(self) -> Array:
         """Zero overlap."""
         return np.zeros((self.averages.model.indices,) * 2)
+
+    @property
+    def rising(self) -> float:
+        """Alpha times the derivative of F at zero: what growth rates over alpha become growth by."""
+        return self.alpha * gain(self.prior)
 
     def group(self, index: int) -> tuple[int, ...]:
         """Indices that are learned together with this one."""

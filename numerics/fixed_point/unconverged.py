@@ -64,7 +64,7 @@ def direction_of(problem: Problem, state: State, unknown: float = 0.0) -> int:
 
 def _largest_rates(problem: Problem, state: State) -> Array:
     """Growth rates by the randomisation that has the largest."""
-    return np.asarray(problem.alpha * (state.known.growth.max(axis=0) + state.known.growth_bias))
+    return np.asarray(problem.rising * (state.known.growth.max(axis=0) + state.known.growth_bias))
 
 
 def covering_error(problem: Problem, state: State, unknown: float = 0.0) -> Array:

@@ -14,7 +14,7 @@ from ..channel.link.channel import LinkChannel
 from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..core.errors import ConvergenceError
 from ..model.link_symmetry import exchanges
-from ..priors import Prior
+from ..priors import Prior, gain
 from .psi_out import OutputEntropy
 
 __all__ = ["GroupBalance"]
@@ -114,11 +114,11 @@ class GroupBalance:
             elif mean > _SURELY:
                 log_alphas[k] = -math.inf
             else:
-                log_alphas[k] = -math.log(max(self._growth(q, group), 1e-300))
+                log_alphas[k] = -math.log(max(gain(self.prior) * self._growth(q, group), 1e-300))
         return log_alphas
 
     def _growth(self, q: Array, group: tuple[int, ...]) -> float:
-        """Growth rate over alpha of a small overlap of a group; small overlaps of all priors are alike."""
+        """Growth rate over alpha of a small overlap of a group, of rows of covariance I."""
         if (both := self.output.channel.operator(q)) is not None:
             operator = both[1].mean(axis=0)
             return float(np.mean([sum(operator[i, i, j, j] for j in group) for i in group]))

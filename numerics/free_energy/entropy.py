@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.results import Estimate
 from ..core.shown import few_lines
 from ..core.validation import within
-from ..priors import Prior, as_prior
+from ..priors import Prior, as_prior, responses
 from .psi_out import OutputEntropy
 
 __all__ = ["FreeEntropy"]
@@ -89,9 +89,9 @@ class FreeEntropy:
         ndarray, shape (n, n)
         """
         out = self.alpha * self.output.hessian(x)
-        response = self.prior.response(self.output.matrix(x))
+        changes = responses(self.prior, self.output.matrix(x))
         for k, group in enumerate(self.output.groups):
-            out[k, k] -= 0.5 * sum(response[i, i] for i in group)
+            out[k, k] -= 0.5 * sum(changes[i] for i in group)
         return out
 
     def excess(self) -> float:

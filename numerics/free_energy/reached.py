@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..fixed_point.balance import filled
 from ..fixed_point.both_starts import fixed_points
 from ..fixed_point.state import Solution
-from ..priors import Gaussian
+from ..priors import Prior, is_standard
 from .entropy import FreeEntropy
 from .points import StationaryPoint, in_order
 from .stationary import FLAT
@@ -30,7 +30,7 @@ def reached(free: FreeEntropy) -> tuple[tuple[StationaryPoint, ...], str]:
     Parameters
     ----------
     free : FreeEntropy
-        Gaussian prior.
+        Gaussian prior, or that of inputs with a spectrum.
 
     Returns
     -------
@@ -47,13 +47,13 @@ def reached(free: FreeEntropy) -> tuple[tuple[StationaryPoint, ...], str]:
     ----------
     troiani2025, (10), (14), (100)-(103).
     """
-    if not isinstance(free.prior, Gaussian):
+    if not free.prior.isotropic:
         raise ValueError(
             f"the {free.prior.describe()} is served where averages are smooth (10); {free.output.describe()} has the "
             "Gaussian prior"
         )
     found: list[Solution] = []
-    for one in fixed_points(free.output.channel, free.alpha):
+    for one in fixed_points(free.output.channel, free.alpha, prior=free.prior):
         if not one.recovered and not any(_same(one, other) for other in found):
             found.append(one)
     points = [_point(free, one) for one in found]
@@ -87,9 +87,18 @@ def _hessian(free: FreeEntropy, q: Array) -> Array:
     assert derivative is not None  # averages jump
     channel = free.output.channel
     directions = [filled(channel, (entries[0],), np.ones(1)) for entries in channel.shared]
-    precision = np.linalg.inv(np.eye(len(q)) - q)
     out = np.empty((len(directions),) * 2)
     for k, one in enumerate(directions):
-        moved = free.alpha * np.tensordot(derivative, one, 2) - precision @ one @ precision
+        moved = free.alpha * np.tensordot(derivative, one, 2) - _changed(free.prior, q, one)
         out[:, k] = [0.5 * float((moved * other).sum()) for other in directions]
     return 0.5 * (out + out.T)
+
+
+def _changed(prior: Prior, q: Array, moved: Array) -> Array:
+    """Change of qhat with q: of the Gaussian prior (I - q)^{-1} dq (I - q)^{-1}, else F' inverted."""
+    if is_standard(prior):
+        precision = np.linalg.inv(np.eye(len(q)) - q)
+        return np.asarray(precision @ moved @ precision)
+    qhat, units = prior.inverse(q), np.eye(q.size).reshape(-1, *q.shape)
+    slopes = np.array([prior.slope(qhat, 0.5 * (unit + unit.T)).ravel() for unit in units])
+    return np.asarray(np.linalg.lstsq(slopes.T, moved.ravel(), rcond=None)[0].reshape(q.shape))

@@ -12,6 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
+from ..priors import responses
 from .balance import GroupBalance
 from .entropy import FreeEntropy
 from .points import StationaryPoint, in_order
@@ -205,7 +206,7 @@ def _point(free: FreeEntropy, balance: GroupBalance, w: Array) -> StationaryPoin
     response = np.abs(np.linalg.pinv(hessian))
     # An overlap cannot be off by more than its range, and is rounded; zero is exact.
     moved = np.where(w > 0, np.minimum(response @ np.where(w > 0, each + wrong, 0.0) + _EPS * x, 1.0), 0.0)
-    shrink = free.prior.response(q).diagonal()
+    shrink = responses(free.prior, q)
     residual = max((2 * abs(gradient[i, i]) / shrink[i] for group in output.groups for i in group), default=0.0)
     return StationaryPoint(q, output.matrix(moved), free(q), kind, values, kind == "maximum", float(residual))
 

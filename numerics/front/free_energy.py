@@ -31,7 +31,18 @@ from attnlimits.numerics.free_energy.thresholds import Transitions
 from attnlimits.numerics.free_energy.thresholds import transitions as transitions_of
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
-from attnlimits.numerics.priors import Binary, GaussBernoulli, Gaussian, Prior, prior_named
+from attnlimits.numerics.priors import (
+    Binary,
+    GaussBernoulli,
+    Gaussian,
+    Prior,
+    Spectrum,
+    SpectrumLike,
+    as_spectrum,
+    prior_named,
+    prior_with,
+)
+from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -44,9 +55,11 @@ __all__ = [
     "Gaussian",
     "OutputEntropy",
     "Prior",
+    "Spectrum",
     "StationaryPoint",
     "accurate_landscape",
     "answer",
+    "as_spectrum",
     "bayes_optimal",
     "draw",
     "draw_stationary",
@@ -65,6 +78,7 @@ def answer(
     alpha: float,
     *,
     prior: Prior | str | None = None,
+    spectrum: SpectrumLike | None = None,
     accuracy: float | None = None,
     starts: int = 2,
     samples: int | None = None,
@@ -80,6 +94,8 @@ def answer(
         > 0.
     prior : Prior, optional
         Of a row of the weights, by default Gaussian.
+    spectrum : optional
+        Of the covariance of the inputs, as of `al.free_entropy`.
     accuracy : float, optional
         Of overlaps and free entropies, absolute, in [1e-10, 0.1]: by as fine averages, or as many samples (up to 2^16
         per randomisation), as it takes. Where that is not enough, `reached` of the answer is false, and the status says
@@ -106,9 +122,10 @@ def answer(
     >>> [f"{point.overlap[0, 0]:.5f}, {point.kind}" for point in found.points[:2]], found.reached, found.error < 1e-6
     (['1.00000, recovered', '0.56845, maximum'], True, True)
     """
+    law = prior_of(model, prior, spectrum)
 
     def make(effort: Effort) -> FreeEntropy:
-        return FreeEntropy(_output(model, settings | {"rng": rng}, effort), alpha, prior)
+        return FreeEntropy(_output(model, settings | {"rng": rng}, effort), alpha, law)
 
     first = Effort(usual_samples(model) if samples is None else samples, fine=USUAL)
     return answered(make, accuracy, first, starts=starts, rng=rng)
@@ -151,6 +168,7 @@ def transitions(
     model: Model | OutputEntropy,
     prior: Prior | str | None = None,
     *,
+    spectrum: SpectrumLike | None = None,
     closest: float | None = None,
     accuracy: float | None = None,
     **settings: Any,
@@ -162,6 +180,8 @@ def transitions(
     model : Network, Link or OutputEntropy
     prior, closest : optional
         Law of a row of the weights, by default Gaussian; distance to one beyond which an overlap counts as recovered.
+    spectrum : optional
+        Of the covariance of the inputs, as of `al.free_entropy`.
     accuracy : float, optional
         Of every alpha, absolute, in [1e-10, 0.1], by as fine averages as it takes; of a network or a link.
     settings : optional
@@ -177,6 +197,7 @@ def transitions(
     ValueError
         Several overlaps are free, or an argument is out of range.
     """
+    prior = prior_with(prior, spectrum) if isinstance(model, OutputEntropy) else prior_of(model, prior, spectrum)
     if isinstance(model, OutputEntropy):
         if accuracy is not None or settings:
             raise ValueError("accuracy and other settings are of a model, and this Psi_out has its own (entropy_of)")

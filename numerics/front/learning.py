@@ -5,9 +5,11 @@ from attnlimits.numerics.fixed_point.expected import expected
 from attnlimits.numerics.learning.data import alpha_of, informed_start, refuse_size
 from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
 from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, draw_runs, predicted_overlaps
+from attnlimits.numerics.learning.inputs import Inputs, measure_inputs
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
 from attnlimits.numerics.learning.row_files import RowFiles
 from attnlimits.numerics.posterior.protocol import Model as Source
+from attnlimits.numerics.priors import spectrum_of
 from attnlimits.verbs.write_data import write_data
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "DescentStep",
     "GAMPResult",
     "GAMPStep",
+    "Inputs",
     "Instances",
     "RowFiles",
     "Source",
@@ -24,10 +27,12 @@ __all__ = [
     "expected",
     "informed_start",
     "mean_of",
+    "measure_inputs",
     "on_instances",
     "predicted_overlaps",
     "refuse_size",
     "spectral_start",
+    "spectrum_of",
     "standard_error",
     "write_data",
 ]

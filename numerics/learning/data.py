@@ -13,14 +13,16 @@ from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
 from ..model.network import Network
 from ..posterior.protocol import Model
-from ..priors import GAUSSIAN, Prior, as_prior
+from ..priors import GAUSSIAN, Prior, SpectrumLike, as_prior, as_spectrum
 from .blocks import Array, Floats, rows_of, stream
+from .colour import Colour, colour_of
 from .heads import blocks_of, of_blocks, to_indices, weight_rows
 
 __all__ = [
     "alpha_of",
     "check_samples",
     "check_weights",
+    "colour_for",
     "count_of",
     "draw",
     "informed_start",
@@ -124,6 +126,7 @@ def make_data(
     rng: np.random.Generator | int | None = None,
     *,
     dtype: type[np.float32] | type[np.float64] = np.float32,
+    spectrum: SpectrumLike | None = None,
 ) -> tuple[Floats, Array]:
     """Draw samples, and label them by a teacher.
 
@@ -137,6 +140,8 @@ def make_data(
     rng : Generator, int or None, optional
     dtype : {np.float32, np.float64}, optional
         Of X.
+    spectrum : optional
+        Of the covariance of the inputs: that of D coordinates is the same at every call.
 
     Returns
     -------
@@ -154,11 +159,30 @@ def make_data(
     dimension, tokens = blocks_of(model) * w.shape[1], model.tokens
     asked = f"alpha = {alpha:g} at D = {dimension} with {tokens} tokens"
     refuse_size(model, alpha, dimension, asked, np.dtype(dtype).itemsize)
+    colour = colour_for(model, dimension, spectrum)
     x = np.empty((count_of(alpha, dimension), tokens, dimension), dtype)
     h = np.empty((len(x), model.indices, tokens))
     for part in rows_of(x, part_rows(tokens, dimension)):
-        h[part] = draw(x[part], w, model, generator)
+        h[part] = draw(x[part], w, model, generator, colour)
     return x, outputs_of(h, model, generator)
+
+
+def colour_for(model: Model, dimension: int, spectrum: SpectrumLike | None) -> Colour | None:
+    """Covariance of the inputs of a model, of D coordinates; None of white ones.
+
+    Raises
+    ------
+    ValueError
+        The spectrum is none, of another dimension, or the model has several heads, whose coordinates differ.
+    """
+    if spectrum is None:
+        return None
+    if blocks_of(model) > 1:
+        raise ValueError(
+            f"a spectrum is served for one head (troiani2025 (30)), got {blocks_of(model)}: each reads coordinates of "
+            "its own"
+        )
+    return colour_of(as_spectrum(spectrum), dimension)
 
 
 def count_of(alpha: float, dimension: int) -> int:
@@ -176,9 +200,13 @@ def part_rows(tokens: int, dimension: int) -> int:
     return max(1, _ENTRIES // (tokens * dimension))
 
 
-def draw(x: Floats, weights: Array, model: Model, generator: np.random.Generator) -> Array:
-    """Fill x with new samples, and return their indices, shape (n, P, M)."""
+def draw(
+    x: Floats, weights: Array, model: Model, generator: np.random.Generator, colour: Colour | None = None
+) -> Array:
+    """Fill x with new samples, of this covariance, and return their indices, shape (n, P, M)."""
     x[:] = generator.standard_normal(x.shape, dtype=x.dtype.type)
+    if colour is not None:
+        colour.tint(x)
     # As the network would, in double precision of the samples as they are stored.
     if isinstance(model, Network) and model.chain is not None and model.chain.root is not None:
         x[:] = model.chain.root @ x

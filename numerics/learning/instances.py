@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.shown import few_lines
 from ..core.standard_error import standard_error
-from ..priors import GAUSSIAN, Prior
+from ..priors import GAUSSIAN, Prior, Spectrum
 from .blocks import Array, Floats
 from .data import make_data, teacher
 
@@ -67,12 +67,13 @@ def on_instances(
     progress : callable, optional
         Called with (done, count).
     prior : Prior, optional
-        Law of the teachers, Gaussian by default.
+        Law of the teachers, Gaussian by default; of inputs with a spectrum, theirs.
     """
+    spectrum = prior if isinstance(prior, Spectrum) else None
     found = []
     for k in range(count):
         weights = teacher(model, dimension, seed + k, prior=prior)
-        found.append(learn(seed + k, weights, *make_data(model, weights, alpha, seed + k)))
+        found.append(learn(seed + k, weights, *make_data(model, weights, alpha, seed + k, spectrum=spectrum)))
         if progress is not None:
             progress(k + 1, count)
     return found

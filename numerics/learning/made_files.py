@@ -15,8 +15,9 @@ from ..core.destinations import output_folder
 from ..core.files import replace_whole
 from ..core.validation import not_negative, whole
 from ..posterior.protocol import Model
+from ..priors import SpectrumLike
 from .blocks import rows_of, stream
-from .data import check_weights, count_of, draw, outputs_of, part_rows, refuse_size
+from .data import check_weights, colour_for, count_of, draw, outputs_of, part_rows, refuse_size
 from .heads import blocks_of
 from .row_files import RowFiles
 
@@ -36,6 +37,7 @@ def write_data(
     rows: int | None = None,
     dtype: type[np.float32] | type[np.float64] = np.float32,
     progress: Callable[[int, int], None] | None = None,
+    spectrum: SpectrumLike | None = None,
 ) -> RowFiles:
     """Draw samples, label them by a teacher, and write them block by block.
 
@@ -58,6 +60,8 @@ def write_data(
         Of X.
     progress : callable, optional
         Called with (blocks written, their number).
+    spectrum : optional
+        Of the covariance of the inputs, as of `make_data`.
 
     Returns
     -------
@@ -86,6 +90,7 @@ def write_data(
     row = np.dtype(dtype).itemsize * model.tokens * dimension
     part = part_rows(model.tokens, dimension)
     size = part * max(1, _BLOCK // (part * row)) if rows is None else whole("rows", rows, 1, "(1)")
+    colour = colour_for(model, dimension, spectrum)
     there = _prepared(Path(folder), row * count)
     parts = [(there[0] / f"{number:06d}.npy", block) for number, block in enumerate(rows_of(range(count), size))]
     generator, h = stream(rng, 1), np.empty((count, model.indices, model.tokens))
@@ -95,7 +100,7 @@ def write_data(
             _write_header(file, shape, dtype)
             for piece in rows_of(range(shape[0]), part):
                 x = np.empty((piece.stop - piece.start, *shape[1:]), dtype)
-                h[block.start + piece.start : block.start + piece.stop] = draw(x, w, model, generator)
+                h[block.start + piece.start : block.start + piece.stop] = draw(x, w, model, generator, colour)
                 file.write(x.data)
         if progress is not None:
             progress(done, len(parts))

@@ -8,6 +8,9 @@ from .named import as_prior, as_setting, prior_named
 from .protocol import OverlapMap, Prior
 from .rotated import along
 from .separable import Binary, GaussBernoulli
+from .slopes import gain, is_standard, responses
+from .spectra import SpectrumLike, as_spectrum, prior_with, spectrum_of
+from .spectrum import Spectrum
 
 __all__ = [
     "GAUSSIAN",
@@ -16,8 +19,16 @@ __all__ = [
     "Gaussian",
     "OverlapMap",
     "Prior",
+    "Spectrum",
+    "SpectrumLike",
     "along",
     "as_prior",
     "as_setting",
+    "as_spectrum",
+    "gain",
+    "is_standard",
     "prior_named",
+    "prior_with",
+    "responses",
+    "spectrum_of",
 ]

@@ -73,11 +73,6 @@ class Gaussian:
         found: Array = np.abs(np.linalg.inv(left)) @ np.abs(left) @ np.abs(self.inverse(q))
         return 2 * len(q) * _EPS * found
 
-    def response(self, q: Array) -> Array:
-        """Return (1 - q_k)^{-2} on the diagonal."""
-        out: Array = np.diag((1 - q.diagonal()) ** -2.0)
-        return out
-
     def potential(self, q: Array) -> float:
         """(Tr q + log det(I - q))/2."""
         values = np.linalg.eigvalsh(q)

@@ -1,6 +1,6 @@
 """Priors by their names: a new one is a file and a line of this one."""
 
-from .gaussian import GAUSSIAN
+from .gaussian import GAUSSIAN, Gaussian
 from .protocol import Prior
 from .separable import Binary, GaussBernoulli
 
@@ -47,4 +47,4 @@ def as_prior(prior: Prior | str | None) -> Prior:
 
 def as_setting(prior: Prior) -> dict[str, str]:
     """The prior among the settings of a result: nothing of the usual one."""
-    return {} if prior.isotropic else {"prior": prior.describe()}
+    return {} if isinstance(prior, Gaussian) else {"prior": prior.describe()}

@@ -75,9 +75,6 @@ class Prior(OverlapMap, Protocol):
     def uncertainty(self, q: Array) -> Array:
         """What the inverse is off by, shape (P, P): of rounding, and of the search for it."""
 
-    def response(self, q: Array) -> Array:
-        """Derivatives of the diagonal of qhat by that of q, shape (P, P), for diagonal q."""
-
     def potential(self, q: Array) -> float:
         """Infimum over qhat of psi(qhat) - Tr(q qhat)/2: zero at q = 0."""
 

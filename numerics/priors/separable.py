@@ -192,11 +192,6 @@ class _Separable:
             off = np.abs(found.mmse - (1 - q)) + rounding.mmse
         return float(off[0, 0] / found.square) if found.square else math.inf
 
-    def response(self, q: Array) -> Array:
-        """Return 1/E Var(w | y)^2 of each entry on the diagonal."""
-        rows = [self._entry(self._inverse(float(value))).square for value in q.diagonal()]
-        return np.diag([1 / one for one in rows])
-
     def potential(self, q: Array) -> float:
         """Psi - Tr(q qhat)/2 at the qhat of q."""
         if _diagonal(q):

@@ -17,6 +17,7 @@ from .heads import of_one_head
 from .last_layer import last_layer
 
 if TYPE_CHECKING:
+    from ..priors import Prior
     from .first_layer import Given
 
 __all__ = ["layer_threshold"]
@@ -45,6 +46,7 @@ def layer_threshold(
     rng: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
+    prior: "Prior | None" = None,
 ) -> ThresholdResult:
     """Weak-recovery threshold of a layer.
 
@@ -59,6 +61,8 @@ def layer_threshold(
         As in `last_layer`, `first_layer` and `hidden_layer`.
     progress : callable, optional
         Called with (done, total).
+    prior : Prior, optional
+        Of inputs with a spectrum; white ones by default.
 
     Returns
     -------
@@ -71,6 +75,11 @@ def layer_threshold(
     KernelNotFoundError, ConvergenceError
         As `last_layer` and `first_layer`.
     """
+    if prior is not None and model.heads > 1:
+        raise ValueError(
+            f"a spectrum is served for one head (30), got {model.heads}: each head reads coordinates of its own, and "
+            "their spectra may differ"
+        )
     if model.layers > 1 and model.side_by_side and not model.noise:
         # Noise on the readout of all heads may be shared by them.
         refuse_memory(f"heads = {model.heads}", 8 * model.indices**2, "the direction of all heads asks for fewer")
@@ -95,10 +104,12 @@ def layer_threshold(
         if given is not None:
             raise ValueError("given is for a layer before the last one; the last layer is learned from nothing")
         if require("last layer", model) is CHART_OPERATOR:
-            return chart_threshold(model, digits=digits, samples=samples, replicas=replicas, rng=rng, workers=workers)
-        return last_layer(model, digits=digits, rng=rng, progress=progress)
+            last = chart_threshold(model, digits=digits, samples=samples, replicas=replicas, rng=rng, workers=workers)
+        else:
+            last = last_layer(model, digits=digits, rng=rng, progress=progress)
+        return last if prior is None else _gained(last, prior)
     many: _Many = {"samples": samples, "replicas": replicas, "rng": rng, "workers": workers}
-    return _before_the_last(model, layer, given, digits, many, progress)
+    return _before_the_last(model, layer, (given, digits, prior), many, progress)
 
 
 def _at_once(model: Network) -> ThresholdResult:
@@ -123,21 +134,42 @@ def _at_once(model: Network) -> ThresholdResult:
 
 
 def _before_the_last(
-    model: Network, layer: int, given: "Given | None", digits: int | None, many: _Many, progress: Progress | None
+    model: Network,
+    layer: int,
+    asked: tuple["Given | None", int | None, "Prior | None"],
+    many: _Many,
+    progress: Progress | None,
 ) -> ThresholdResult:
     """Threshold of a layer before the last one."""
+    given, digits, prior = asked
+    law = {} if prior is None else {"prior": prior}
     count = itertools.count(1)
     tried = None if progress is None else lambda _: progress(min(next(count), _TRIES), _TRIES)
     if preferred("first layer", model):
         from .first_layer import first_layer  # its compiled loops take a while to load
 
-        return first_layer(model, given=given or "self-consistent", digits=digits, **many, progress=tried)
+        found = first_layer(model, given=given or "self-consistent", digits=digits, **many, progress=tried, **law)
+        return _said(found, prior)
     from .hidden_layer import hidden_layer  # likewise
 
     if given == "perfect" or digits is not None:
-        asked = "known exactly" if given == "perfect" else "and to some digits"
+        known = "known exactly" if given == "perfect" else "and to some digits"
         raise ValueError(
-            f"a layer before the last is served with the others {asked} (186)-(187) for two layers, two tokens and "
+            f"a layer before the last is served with the others {known} (186)-(187) for two layers, two tokens and "
             f"rank 1, tied, got {model.describe()}: leave out {'given' if given == 'perfect' else 'digits'}"
         )
-    return hidden_layer(model, layer, **many, progress=tried)
+    return _said(hidden_layer(model, layer, **many, progress=tried, **law), prior)
+
+
+def _gained(result: ThresholdResult, prior: "Prior") -> ThresholdResult:
+    """The threshold for inputs with a spectrum."""
+    from .gained import gained  # priors load scipy, which thresholds in closed form do without
+
+    return gained(result, prior)
+
+
+def _said(result: ThresholdResult, prior: "Prior | None") -> ThresholdResult:
+    """The result with the prior in its status, unless it is the usual one or is there already."""
+    if prior is None or prior.describe() in result.status:
+        return result
+    return replace(result, status=f"{result.status}; {prior.describe()}")

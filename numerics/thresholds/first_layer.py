@@ -21,6 +21,8 @@ from ..core.standard_error import standard_error
 from ..core.validation import choice, whole
 from ..model.network import Network
 from ..model.routes import require
+from ..priors import GAUSSIAN, Prior, as_setting, gain, is_standard
+from .gained import gained
 
 __all__ = ["GIVEN", "MAX_DIGITS", "first_layer"]
 
@@ -48,6 +50,7 @@ def first_layer(
     rng: int = 0,
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
+    prior: Prior = GAUSSIAN,
 ) -> ThresholdResult:
     """Smallest alpha at which the first layer's overlap grows, given what is known of the second layer there.
 
@@ -71,6 +74,9 @@ def first_layer(
         Threads.
     progress : callable, optional
         Called with each q_22 tried.
+    prior : Prior, optional
+        Of inputs with a spectrum: alpha = qhat_22(q_22)/G_22, and alpha lambda_1 E lambda^2 = 1. With perfect
+        knowledge, and from q = 0, the threshold is that of white inputs over E lambda^2.
 
     Returns
     -------
@@ -95,14 +101,15 @@ def first_layer(
         raise ValueError(f"digits must be from 1 to {most} for a layer before the last, (187), got {digits}")
     require("first layer", model)
     if given == "perfect":
-        found = _perfect(model, _DIGITS if digits is None else digits)
+        found = gained(_perfect(model, _DIGITS if digits is None else digits), prior)
     elif samples is None:
         many = _DIGITS if digits is None else digits
-        found = _from_zero(model, many, workers) or _quadrature(model, many, workers, progress)
+        at_zero = _from_zero(model, many, workers)
+        found = gained(at_zero, prior) if at_zero else _quadrature(model, (many, prior), workers, progress)
     else:
-        found = _sampled(model, samples, replicas, rng, workers, progress)
+        found = _sampled(model, (samples, replicas, rng), prior, workers, progress)
     origin = Origin.of(model, layer=1, given=given, digits=digits, samples=samples, replicas=replicas, seed=rng)
-    return replace(found, origin=origin)
+    return replace(found, origin=origin.with_settings(**as_setting(prior)))
 
 
 def _perfect(model: Network, digits: int) -> ThresholdResult:
@@ -155,10 +162,17 @@ def _unreached(model: Network, digits: int, error: float) -> ConvergenceError:
     )
 
 
+def _qhat(prior: Prior, q: float) -> float:
+    """Of the overlap of the last layer, along which alpha = qhat/G."""
+    return q / (1 - q) if is_standard(prior) else float(prior.inverse(np.array([[q]]))[0, 0])
+
+
 def _quadrature(
-    model: Network, digits: int, workers: int | None, progress: Callable[[float], None] | None
+    model: Network, asked: tuple[int, Prior], workers: int | None, progress: Callable[[float], None] | None
 ) -> ThresholdResult:
     """Refine the rules until the distance of two of them decides the digits."""
+    digits, prior = asked
+    rising = gain(prior)
     evaluations = 0
     root: float | None = None
     # Of alpha and of what is solved for, by x.
@@ -173,7 +187,7 @@ def _quadrature(
             if x not in known:
                 q22 = -math.expm1(-x)
                 fine = averages.refinements(np.diag([0.0, q22]))
-                known[x] = np.column_stack([q22 / ((1 - q22) * fine[:, 1]), fine[:, 2]])
+                known[x] = np.column_stack([_qhat(prior, q22) / fine[:, 1], rising * fine[:, 2]])
                 if progress is not None:
                     progress(q22)
             return known[x]
@@ -236,12 +250,12 @@ def _stable(model: Network, q22: float) -> ConvergenceError:
 
 def _sampled(
     model: Network,
-    samples: int,
-    replicas: int,
-    rng: int,
+    many: tuple[int, int, int],
+    prior: Prior,
     workers: int | None,
     progress: Callable[[float], None] | None,
 ) -> ThresholdResult:
+    (samples, replicas, rng), rising = many, gain(prior)
     averages = channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
     tried: dict[float, Averages] = {}
 
@@ -253,16 +267,16 @@ def _sampled(
         return tried[q22]
 
     def alpha(g22: Array | float, q22: float) -> Array | float:
-        return q22 / ((1 - q22) * g22)
+        return _qhat(prior, q22) / g22
 
     zero = at(0.0).growth
     if zero[:, 0].mean() > zero[:, 1].mean():
-        values = 1 / zero[:, 0]
+        values = 1 / (rising * zero[:, 0])
         return _result(model, values, 1, "the first layer is learned before the second, from q = 0")
 
     def excess(q22: float) -> float:
         now = at(q22)
-        return float(alpha(now.g[:, 1, 1].mean(), q22) * now.growth[:, 0].mean()) - 1
+        return float(alpha(now.g[:, 1, 1].mean(), q22) * rising * now.growth[:, 0].mean()) - 1
 
     low, high = 0.5, 0.9
     while excess(high) < 0:
@@ -276,7 +290,7 @@ def _sampled(
     # First order: each randomisation moves the curve alpha(q) and the root.
     step = 1e-3 * (1 - q22)
     beside = at(q22 + step)
-    g, rate = now.g[:, 1, 1], now.growth[:, 0]
+    g, rate = now.g[:, 1, 1], rising * now.growth[:, 0]
     here = float(alpha(g.mean(), q22))
     slope_alpha = (float(alpha(beside.g[:, 1, 1].mean(), q22 + step)) - here) / step
     slope_excess = (excess(q22 + step) - excess(q22)) / step

@@ -14,7 +14,7 @@ from ..fixed_point.continuation.records import Onset
 from ..fixed_point.effort import EXACT, Effort, usual_samples
 from ..model.network import Network
 from ..model.routes import require
-from ..priors import GAUSSIAN
+from ..priors import GAUSSIAN, Prior, as_setting, gain
 
 __all__ = ["hidden_layer"]
 
@@ -35,6 +35,7 @@ def hidden_layer(
     rng: int = 0,
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
+    prior: Prior = GAUSSIAN,
 ) -> ThresholdResult:
     """Alpha at which a layer comes in, the others being at the fixed point that is reached from zero overlap there.
 
@@ -51,6 +52,8 @@ def hidden_layer(
         Threads.
     progress : callable, optional
         Called with each alpha at which there is a fixed point.
+    prior : Prior, optional
+        Of inputs with a spectrum.
 
     Returns
     -------
@@ -79,10 +82,10 @@ def hidden_layer(
     effort = Effort(samples, replicas, _TOL, 1, None, None).checked(model, 1.0, EXACT)
     averages = effort.channel(model, np.random.default_rng(rng), workers)
     groups = averages.groups[(layer - 1) * model.heads : layer * model.heads]
-    iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, GAUSSIAN)
+    iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, prior)
     zero = averages(np.zeros((model.indices,) * 2))
     rates = zero.growth.mean(axis=0)
-    first = 1 / float(np.nanmax(rates[rates < AT_ONCE], initial=_SLOWEST))
+    first = 1 / (gain(prior) * float(np.nanmax(rates[rates < AT_ONCE], initial=_SLOWEST)))
 
     def alphas() -> Iterator[float]:
         for k in range(1, _MOST + 1):
@@ -115,6 +118,7 @@ def hidden_layer(
             replicas=replicas,
             nodes=effort.nodes,
             seed=rng,
+            **as_setting(prior),
         ),
     )
 

@@ -61,11 +61,11 @@ def test_the_lines_beside_a_figure_of_a_paper_draw_it(run, name):
         assert all(abs(a - b) < 2 for a, b in zip(stored.size, wanted, strict=True))
 
 
-def test_the_gallery_has_ten_figures_beyond_those_of_the_papers(run):
+def test_the_gallery_has_ten_figures_or_more_beyond_those_of_the_papers(run):
     """Each of at most ten lines, which another test runs, and the stored figures of every paper."""
     text = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
     drawn = [code for language, code in run.blocks(text) if language == "python"]
-    assert len(drawn) == 10
+    assert len(drawn) >= 10
     assert all(re.search(r"^axes$|^axes\.figure\.legend\(.*\)$|\.plot\(\)$", code.splitlines()[-1]) for code in drawn)
     assert max(sum(bool(line) for line in code.splitlines()) for code in drawn) <= 10
     papers = {name.split("-")[0] for name in FIGURES}

@@ -178,6 +178,9 @@ OBJECTS = {
     "free_energy.Binary": lambda _: al.free_energy.Binary(),
     "free_energy.GaussBernoulli": lambda _: al.free_energy.GaussBernoulli(0.1),
     "free_energy.Gaussian": lambda _: al.free_energy.Gaussian(),
+    "free_energy.as_spectrum": lambda _: [
+        al.free_energy.as_spectrum(name) for name in ("mp:1", "points:1,2", [1.0, 2.0])
+    ],
     "free_energy.bayes_optimal": lambda _: (
         free := al.free_entropy(NET, 0.4),
         al.free_energy.bayes_optimal(free, al.free_energy.located(free).points[0], rng=0),
@@ -191,6 +194,8 @@ OBJECTS = {
     "learning.GAMPStep": lambda _: (steps := [], data(al.gamp, max_iter=1, callback=steps.append))[0],
     "learning.DescentStep": lambda _: (steps := [], data(al.descend, epochs=1, callback=steps.append))[0],
     "learning.RowFiles": lambda folder: al.learning.write_data(NET, instance()[0], 1.0, folder / "rows", rng=0),
+    "learning.spectrum_of": lambda _: al.learning.spectrum_of(np.random.default_rng(0).standard_normal((50, 4))),
+    "learning.measure_inputs": lambda _: al.learning.measure_inputs(np.random.default_rng(0).standard_normal((50, 4))),
     "learning.expected": lambda _: al.learning.expected(NET, 0.4),
     "learning.on_instances": lambda _: runs(lambda seed, w, x, y: al.gamp(NET, x, y, teacher=w, max_iter=2, rng=seed)),
     "learning.predicted_overlaps": lambda _: al.learning.predicted_overlaps(NET, 0.4, n_iter=2, samples=64, rng=0),
@@ -214,8 +219,20 @@ CLASSES = {
     *("aim.LayersDescent", "aim.PredictionErrors", "aim.SpectrumResult", "aim.Threshold", "aim.WidthEstimate"),
     *("classifier.Corpus", "classifier.Embedded", "classifier.Training", "committee.CommitteeState"),
     *("committee.CommitteeThreshold", "derivations.Architecture", "free_energy.FreeEntropy"),
-    *("free_energy.OutputEntropy", "free_energy.Prior", "free_energy.StationaryPoint", "learning.DescentResult"),
-    *("learning.GAMPResult", "learning.Instances", "multihead.MultiheadFit", "multihead.MultiheadLearner"),
+    *(
+        "free_energy.OutputEntropy",
+        "free_energy.Prior",
+        "free_energy.Spectrum",
+        "free_energy.StationaryPoint",
+        "learning.DescentResult",
+    ),
+    *(
+        "learning.GAMPResult",
+        "learning.Inputs",
+        "learning.Instances",
+        "multihead.MultiheadFit",
+        "multihead.MultiheadLearner",
+    ),
     *("multihead.SculptResult", "multihead.TeacherData"),
 }
 #: Names of functions that give text, numbers, arrays, a picture or nothing, and of what is no object of its own.

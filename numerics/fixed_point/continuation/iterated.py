@@ -166,7 +166,7 @@ class Iterated:
             if self._nothing is None:
                 self._nothing, self.n_iter = averages(q), self.n_iter + 1
             state = replace(state, averages=self._nothing, converged=True, silent=frozenset(averages.layers))
-            if only is not None or not alpha * np.nanmax(self._nothing.growth.mean(axis=0)) > 1:
+            if only is not None or not problem.rising * np.nanmax(self._nothing.growth.mean(axis=0)) > 1:
                 return _Place(value, strategy.postprocess(state), averages)
         if only is None:
             state = grown(strategy, state, q)

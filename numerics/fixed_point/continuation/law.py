@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...channel.averages import Channel
 from ...channel.link.rotated import RotatedLink
 from ...core.errors import ConvergenceError
-from ...priors import Prior
+from ...priors import Prior, is_standard
 
 __all__ = ["GaussianLaw", "Law", "law_of"]
 
@@ -140,7 +140,7 @@ class _PriorLaw:
 
 def law_of(prior: Prior, channel: Channel) -> Law:
     """Law of the overlaps that the averages of a channel take."""
-    if prior.isotropic:
+    if is_standard(prior):
         return GaussianLaw()
     axes = channel.axes if isinstance(channel, RotatedLink) else np.eye(channel.model.indices)
     return _PriorLaw(prior, axes, channel.groups)

@@ -13,6 +13,8 @@ from attnlimits.numerics.fixed_point.continuation.accurate import model_curve
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.reduced import reduced
+from attnlimits.numerics.priors import Prior, SpectrumLike
+from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -27,6 +29,8 @@ def curve(
     client: str | Client | None = None,
     workers: int | None = None,
     accuracy: float | None = None,
+    prior: Prior | str | None = None,
+    spectrum: SpectrumLike | None = None,
     **settings: Any,
 ) -> CurveResult:
     """Fixed points along alpha, skip strength or inverse temperature, with onsets, jumps and hysteresis.
@@ -46,6 +50,11 @@ def curve(
         samples (up to 2^16 per randomisation) are taken as it takes. Where that is not enough, `reached` of the result
         is false, and the status says what it would take. By default two layers' averages are good to 1e-3, and others
         as good as one quadrature, or as so many `samples`, make them.
+    prior : Prior or str, optional
+        Law of the rows of the weights, Gaussian by default.
+    spectrum : str, path, array_like or Spectrum, optional
+        Of the covariance of the inputs, E x x^T = Sigma, scaled to mean 1: ``"mp:gamma"``, ``"power:a"``,
+        ``"points:v,.."``, ``"data:X.npy"``, a file or an array of eigenvalues (`attnlimits.free_energy.as_spectrum`).
     settings : optional
         `start` ("uninformed", "informed" or "both"); `along` ("alpha", "skip" or "beta"; of a link "alpha"), and
         `alpha` where another parameter varies; `samples`, `replicas`, `rng`, `tol` of the
@@ -73,8 +82,9 @@ def curve(
     >>> f"{found.points['uninformed'][1].overlap[0, 0]:.6f}"
     '0.216227'
     """
+    law = prior_of(model, prior, spectrum)
     simpler, reason = reduced(model)
     named = {} if isinstance(model, Link) else model.parameters
     with workers_of(client, workers) as hands:
-        found = model_curve(simpler, values, workers=hands, accuracy=accuracy, **settings)
+        found = model_curve(simpler, values, workers=hands, accuracy=accuracy, prior=law, **settings)
     return replace(found, origin=replace(found.origin, model=as_dict(named))) if reason else found

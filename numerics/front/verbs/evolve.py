@@ -14,6 +14,8 @@ from attnlimits.numerics.model.charts import of_scores
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.reduced import reduced
+from attnlimits.numerics.priors import Prior, SpectrumLike
+from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,6 +31,8 @@ def evolve(
     output: str | None = None,
     client: str | Client | None = None,
     workers: int | None = None,
+    prior: Prior | str | None = None,
+    spectrum: SpectrumLike | None = None,
     **settings: Any,
 ) -> EvolutionResult:
     """Fixed point of the state evolution (14) at alpha = N/D samples per dimension.
@@ -45,6 +49,11 @@ def evolve(
         need each other go to its workers, and the numbers are those of one thread.
     workers : int, optional
         Threads, all cores by default; with a local cluster its processes.
+    prior : Prior or str, optional
+        Law of the rows of the weights, Gaussian by default.
+    spectrum : str, path, array_like or Spectrum, optional
+        Of the covariance of the inputs, E x x^T = Sigma, scaled to mean 1: ``"mp:gamma"``, ``"power:a"``,
+        ``"points:v,.."``, ``"data:X.npy"``, a file or an array of eigenvalues (`attnlimits.free_energy.as_spectrum`).
     settings : optional
         `start`: "uninformed" (no overlap), "informed" (the truth) or an overlap of shape (P, P). `accuracy` of the
         overlaps where a quadrature serves; `samples` per randomisation, independent randomisations `replicas`, and the
@@ -69,9 +78,12 @@ def evolve(
     >>> import attnlimits as al
     >>> print(f"{evolve(al.Network(layers=1, tokens=2), 0.4).overlap[0, 0]:.6f}")
     0.592012
+    >>> print(f"{evolve(al.Network(layers=1, tokens=2), 0.4, spectrum='mp:1').overlap[0, 0]:.6f}")
+    0.950662
     """
+    law = prior_of(model, prior, spectrum, heads)
     with workers_of(client, workers) as hands:
-        return _evolved(model, alpha, heads, output, workers=hands, **settings)
+        return _evolved(model, alpha, heads, output, workers=hands, prior=law, **settings)
 
 
 def _evolved(model: Model, alpha: float, heads: int | None, output: str | None, **settings: Any) -> EvolutionResult:

@@ -11,6 +11,8 @@ from attnlimits.numerics.learning.blocks import Source
 from attnlimits.numerics.learning.gamp import gamp as gamp_on
 from attnlimits.numerics.learning.gamp.results import GAMPResult
 from attnlimits.numerics.model.described import Model, of_data
+from attnlimits.numerics.priors import Prior, SpectrumLike
+from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
     import dask.array
@@ -22,6 +24,8 @@ def gamp(
     model: Model,
     X: ArrayLike | Source | str | os.PathLike[str] | dask.array.Array,
     Y: ArrayLike | str | os.PathLike[str] | dask.array.Array | None = None,
+    prior: Prior | str | None = None,
+    spectrum: SpectrumLike | None = None,
     **settings: Any,
 ) -> GAMPResult:
     """Weights estimated from data by generalised approximate message passing (Algorithm 1).
@@ -35,6 +39,14 @@ def gamp(
         dask array.
     Y : array_like, shape (N, M, M), or (N, K) of a link; path where X is one
         Outputs.
+    prior : Prior or str, optional
+        Law of the rows of the weights, Gaussian by default.
+    spectrum : str, path, array_like or Spectrum, optional
+        Of the covariance of the inputs, E x x^T = Sigma, scaled to mean 1: ``"mp:gamma"``, ``"power:a"``,
+        ``"points:v,.."``, ``"data:X.npy"``, a file or an array of eigenvalues (`attnlimits.free_energy.as_spectrum`).
+        An array has the eigenvalues of the coordinates of X in their order; ``"data:X0.npy"`` has directions of its
+        own, as have samples in memory by `attnlimits.learning.spectrum_of`: the weights are estimated in these, and X
+        stays as it is. The mean of the variances of X is to be 1.
     settings : optional
         `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
         `side_information` with `side_strength`, `variance`, `solver`, `denoiser_tol`, `nodes` of sampled posteriors,
@@ -72,4 +84,4 @@ def gamp(
     >>> found.converged, found.weights.shape
     (True, (1, 200))
     """
-    return gamp_on(X, Y, of_data(model), **settings)
+    return gamp_on(X, Y, of_data(model), prior=prior_of(model, prior, spectrum), **settings)

@@ -10,6 +10,7 @@ from attnlimits.numerics.core.typing import Array, Numbers
 from attnlimits.numerics.learning.data import make_data as make_samples
 from attnlimits.numerics.learning.data import teacher as drawn_weights
 from attnlimits.numerics.model.described import Model, of_data
+from attnlimits.numerics.priors import SpectrumLike
 
 __all__ = ["make_data", "teacher"]
 
@@ -44,7 +45,9 @@ def teacher(model: Model, dimension: int, **settings: Any) -> Array:
     return drawn_weights(of_data(model), dimension, **settings)
 
 
-def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -> tuple[Numbers, Array]:
+def make_data(
+    model: Model, weights: ArrayLike, alpha: float, *, spectrum: SpectrumLike | None = None, **settings: Any
+) -> tuple[Numbers, Array]:
     """Draw Gaussian samples, and label them by a teacher: y = g(W x / sqrt(D)), with the noise of the model.
 
     Parameters
@@ -54,6 +57,11 @@ def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -
         Of the teacher, as `teacher` draws them.
     alpha : float
         Samples per dimension: N = round(alpha D), at least 1.
+    spectrum : str, path, array_like or Spectrum, optional
+        Of the covariance of the inputs, E x x^T = Sigma, scaled to mean 1: ``"mp:gamma"``, ``"power:a"``,
+        ``"points:v,.."``, ``"data:X.npy"``, a file or an array of eigenvalues (`attnlimits.free_energy.as_spectrum`).
+        Coordinate i gets the quantile at (i - 1/2)/D of a law from above; of an array or a file, which is to have D of
+        them, its own eigenvalue; of data also their directions.
     settings : optional
         `rng`, a generator or a seed; `dtype` of X, np.float32 by default.
 
@@ -79,4 +87,4 @@ def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -
     >>> X.shape, Y.shape
     ((100, 1, 50), (100, 1))
     """
-    return make_samples(of_data(model), weights, alpha, **settings)
+    return make_samples(of_data(model), weights, alpha, spectrum=spectrum, **settings)

@@ -10,11 +10,20 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.learning.made_files import write_data as write_samples
 from attnlimits.numerics.learning.row_files import RowFiles
 from attnlimits.numerics.model.described import Model, of_data
+from attnlimits.numerics.priors import SpectrumLike
 
 __all__ = ["write_data"]
 
 
-def write_data(model: Model, weights: ArrayLike, alpha: float, folder: str | Path, **settings: Any) -> RowFiles:
+def write_data(
+    model: Model,
+    weights: ArrayLike,
+    alpha: float,
+    folder: str | Path,
+    *,
+    spectrum: SpectrumLike | None = None,
+    **settings: Any,
+) -> RowFiles:
     """Write the data of `make_data` block by block, without all of X in memory at any time.
 
     The folder gets `X/000000.npy`, .. of shape (n, M, D), `Y/000000.npy`, .. of their outputs, and `teacher.npy`.
@@ -28,6 +37,8 @@ def write_data(model: Model, weights: ArrayLike, alpha: float, folder: str | Pat
         Samples per dimension: N = round(alpha D), at least 1.
     folder : str or Path
         It is made if it is missing, and must have no blocks yet.
+    spectrum : optional
+        Of the covariance of the inputs, as of `make_data`.
     settings : optional
         `rng`, a generator or a seed; `rows` of a block, by default as many as take 256 MiB; `dtype` of X, np.float32 by
         default; `progress`, called with (blocks written, their number).
@@ -58,4 +69,4 @@ def write_data(model: Model, weights: ArrayLike, alpha: float, folder: str | Pat
     ...     [x.shape for x, y in blocks()]
     [(40, 1, 50), (40, 1, 50), (20, 1, 50)]
     """
-    return write_samples(of_data(model), weights, alpha, folder, **settings)
+    return write_samples(of_data(model), weights, alpha, folder, spectrum=spectrum, **settings)

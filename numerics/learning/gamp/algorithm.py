@@ -16,7 +16,7 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, as_prior, as_setting
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting, is_standard
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
@@ -24,6 +24,7 @@ from .course import DivergedError, guarded, resolved
 from .double_loop import DoubleLoop
 from .loop import Loop, side_field
 from .results import GAMPResult, GAMPStep
+from .seen import Given, seen
 
 if TYPE_CHECKING:
     import dask.array
@@ -115,7 +116,7 @@ def gamp(
         of a scheduler file, or "local" for a cluster on this machine. The numbers are those without it, for the same
         blocks, to the last bit.
     prior : Prior, optional
-        Law of a row of W, Gaussian by default.
+        Law of a row of W, Gaussian by default; or that of inputs with a spectrum.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -151,9 +152,10 @@ def gamp(
     loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
-    with placed(X, Y, model, prepare, workers, client) as samples:
-        side, strength = side_field(side_information, side_strength, model, samples.dimension)
-
+    with placed(X, Y, model, prepare, workers, client) as there:
+        side, strength = side_field(side_information, side_strength, model, there.dimension)
+        whole = seen(there, model, prior, Given(start, teacher, callback), strength)
+        samples = whole.passes
         image = partial(_image, samples, side, strength, prior)
 
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
@@ -166,9 +168,9 @@ def gamp(
             advance,
             samples.dimension,
             lambda: samples.rows,
-            start=start,
-            teacher=teacher,
-            callback=callback,
+            start=whole.given.start,
+            teacher=whole.given.teacher,
+            callback=whole.given.callback,
             throw=throw,
             algorithm="gamp",
             settle=DoubleLoop(image, samples) if chosen == "double-loop" else None,
@@ -178,7 +180,8 @@ def gamp(
             nodes=nodes,
             **as_setting(prior),
         )
-        noise = _sampling_noise(samples, result.covariance)
+        noise = _sampling_noise(samples, result.covariance, prior)
+        result = whole.told(result, prior)
     if noise is None:
         return result
     added = f"; the sampling of the posteriors adds {noise:.1e} to What What^T / D in some direction"
@@ -203,15 +206,19 @@ class _Prepare:
         return _Products(found) if isinstance(found, Crossed) else _Slopeless(found)
 
 
-def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
+def _sampling_noise(samples: Passes, covariance: Array, prior: Prior) -> float | None:
     """What errors of sampled scores add to What What^T / D, in the direction of the most; None where none is sampled.
 
-    The errors of different samples are independent, and so are the entries of x: C sum e x^T / sqrt(D).
+    The errors of different samples are independent, and so are the entries of x: C sum e x^T / sqrt(D). With a
+    spectrum each coordinate has its own C, whose products are the derivative of F.
     """
     noise = samples.noise()
     if noise is None:
         return None
-    return float(np.linalg.eigvalsh(covariance @ noise @ covariance)[-1]) / samples.dimension
+    added = covariance @ noise @ covariance
+    if prior.isotropic and not is_standard(prior):
+        added = prior.slope(prior.inverse(np.eye(len(covariance)) - covariance), noise)
+    return float(np.linalg.eigvalsh(added)[-1]) / samples.dimension
 
 
 def _image(

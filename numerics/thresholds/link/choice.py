@@ -3,14 +3,17 @@
 They carry the exact form of the table of derived thresholds where it has the link.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 
 from ...core.accuracy import LINK_RANGE, Attempt, checked, stated
 from ...model.link import Link
 from ...model.links import LinkKernel
-from ...priors import GAUSSIAN, Prior, as_prior
+from ...priors import GAUSSIAN, Prior, SpectrumLike, as_prior, is_standard, prior_with
 from .. import exact
+from ..gained import gained
 from .directions import Vectors
 from .self_consistent import self_consistent_staircase
 from .staircase import Given, LinkStaircase, staircase
@@ -22,7 +25,7 @@ __all__ = ["link_staircase", "link_threshold"]
 _TABLE_DIGITS = 15
 
 
-def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
+def link_threshold(link: Link, *, digits: int | None = None, prior: Prior = GAUSSIAN) -> LinkThreshold:
     """Threshold of a link, whatever its noise.
 
     Parameters
@@ -30,6 +33,8 @@ def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
     link : Link
     digits : int, optional
         As in `threshold`.
+    prior : Prior, optional
+        Of inputs with a spectrum.
 
     Returns
     -------
@@ -39,7 +44,7 @@ def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
     limit = unresolved_noise(asked)
     kernel = link.limit if limit else asked
     result = _with_exact(threshold(kernel, digits=digits), kernel, digits)
-    return _as_limit(result, limit, asked) if limit else result
+    return gained(_as_limit(result, limit, asked) if limit else result, prior)
 
 
 def link_staircase(
@@ -48,6 +53,7 @@ def link_staircase(
     digits: int | None = None,
     given: Given = "self-consistent",
     prior: Prior | str = GAUSSIAN,
+    spectrum: SpectrumLike | None = None,
     accuracy: float | None = None,
 ) -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
@@ -62,6 +68,8 @@ def link_staircase(
         the fixed point becomes unstable; or perfectly, which gives lower bounds.
     prior : Prior, optional
         Law of the rows of the weights where steps are self-consistent, Gaussian by default.
+    spectrum : optional
+        Of the covariance of the inputs, as of `al.threshold`.
     accuracy : float, optional
         Of every threshold, absolute, instead of `digits`. Where it is not reached `reached` of the result is false, and
         the status says so.
@@ -86,7 +94,7 @@ def link_staircase(
     if accuracy is not None and digits is not None:
         raise ValueError(f"digits are an accuracy: give accuracy = {accuracy!r} or digits = {digits!r}")
     asked = None if accuracy is None else checked(accuracy, *LINK_RANGE, "a link")
-    stairs = _climbed(link, digits, given, as_prior(prior))
+    stairs = _climbed(link, digits, given, prior_with(as_prior(prior), spectrum))
     if asked is None:
         return stairs
     return stated(Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all"))
@@ -108,6 +116,8 @@ def _climbed(link: Link, digits: int | None, given: Given, prior: Prior) -> Link
         )
     if given == "perfect":
         stairs = staircase(kernel, digits=digits, rotate=rotate)
+        if not is_standard(prior):
+            stairs = replace(stairs, steps=tuple(gained(step, prior) for step in stairs.steps))
     elif given == "self-consistent":
         noiseless = None if limit else link.noiseless
         stairs = self_consistent_staircase(kernel, digits=digits, rotate=rotate, noiseless=noiseless, prior=prior)

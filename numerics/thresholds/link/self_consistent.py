@@ -23,6 +23,7 @@ from ...fixed_point.opening import Onset, opening
 from ...model.link_symmetry import couplings, exchanges
 from ...model.links import LinkKernel
 from ...priors import GAUSSIAN, Prior, as_setting
+from ..gained import gained
 from .directions import Known, Vectors, named
 from .operator import Operator
 from .staircase import LinkStaircase, Rotate, ended, least_part, mixed, threshold_given
@@ -54,7 +55,7 @@ def self_consistent_staircase(
     noiseless : LinkKernel, optional
         The same link without noise.
     prior : Prior, optional
-        Law of the rows of the weights, Gaussian by default: the first step is the same for all.
+        Law of the rows of the weights, Gaussian by default: the first step is the same for all but a spectrum.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def self_consistent_staircase(
     ----------
     troiani2025, (17)-(18), linearised at the fixed point of (13)-(14).
     """
-    first = threshold(kernel, digits=digits)
+    first = gained(threshold(kernel, digits=digits), prior)
     climbed = _Climbed([first])
     if first.value is not None and first.converged:
         climbed = _climbed(kernel, first, (rotate, noiseless, prior), digits)
@@ -151,14 +152,14 @@ def _perfect(
             f"what is learned along {named(known.projector)} says of the other directions what the {prior.describe()} "
             "makes of it, and thresholds with that perfectly known are of the Gaussian prior"
         )
-    return threshold_given(kernel, known, rotate, digits)
+    return gained(threshold_given(kernel, known, rotate, digits), prior)
 
 
 def _opened(channel: LinkChannel, first: LinkThreshold, prior: Prior) -> LinkThreshold:
     """The first step with its direction by the averages, and what the branch that begins there does."""
     zero = np.zeros_like(first.eigenvector)
     if first.value is None or float(first.value) == 0:
-        direction = fastest(channel, zero, np.eye(len(zero))).direction
+        direction = fastest(channel, zero, np.eye(len(zero)), prior).direction
         return replace(first, eigenvector=direction, subspace=named(direction), overlap=zero)
     at = Estimate(1 / first.operator_norm, first.error or 0.0, first.how)
     return _described(first, opening(channel, at, zero, first.eigenvector, prior))

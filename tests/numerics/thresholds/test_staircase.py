@@ -11,8 +11,9 @@ from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundErro
 from attnlimits.numerics.core.results import ThresholdResult
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.priors import as_spectrum
 from attnlimits.numerics.thresholds import first_layer as first_layer_module
-from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
+from attnlimits.numerics.thresholds.first_layer import first_layer
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def softmax():
 
 @pytest.fixture(scope="module")
 def sampled():
-    return _sampled(Network(), 256, 8, 0, 1, None)
+    return first_layer(Network(), samples=256, workers=1)
 
 
 def test_what_it_says(softmax) -> None:
@@ -53,17 +54,24 @@ def test_quadrature_and_sampling_agree(softmax, sampled) -> None:
     assert abs(float(result.value) - float(sampled.value)) < 4 * sampled.error
 
 
+def test_quadrature_and_sampling_agree_for_a_spectrum() -> None:
+    prior = as_spectrum("mp:1")
+    exact, found = first_layer(Network(), digits=4, prior=prior), first_layer(Network(), samples=128, prior=prior)
+    assert abs(float(exact.value) - float(found.value)) < 4 * found.error < 0.1
+    assert float(exact.value) < 0.75 * 0.719636
+
+
 @pytest.mark.parametrize("skip", [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_other_skips_by_both_routes(skip: float) -> None:
     result = first_layer(Network(skip=skip), digits=4)
-    by_points = _sampled(Network(skip=skip), 128, 8, 1, None, None)
+    by_points = first_layer(Network(skip=skip), samples=128, rng=1)
     assert abs(float(result.value) - float(by_points.value)) < 4 * by_points.error
 
 
 def test_seeds_agree_within_their_errors(sampled) -> None:
-    second = _sampled(Network(), 64, 8, 5, 1, None)
+    second = first_layer(Network(), samples=64, rng=5, workers=1)
     assert abs(float(sampled.value) - float(second.value)) < 4 * math.hypot(sampled.error, second.error)
-    again = _sampled(Network(), 64, 8, 5, 1, None)
+    again = first_layer(Network(), samples=64, rng=5, workers=1)
     assert again.value == second.value and again.error == second.error
 
 
