@@ -19,12 +19,12 @@ from attnlimits.numerics.core.plots import legend_below
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.multihead.hardness import hardness
 
-from ...figures import PAGE, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
+from ...figures import PAGE, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels, table
 
 __all__ = ["DATA", "FIGURE", "PROTOTYPE", "SMALL", "TABLES", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_suffix(".json")
-_SIZES = (1, 2, 3, 4, 5, 6, 7)
+_SIZES = tuple(range(1, 8))
 #: Runs, by name.
 TABLES: dict[str, Record] = {
     "d = 10": {"dim": 10, "methods": ("adam", "lbfgs", "lm", "sculpt"), "starts": 3},
@@ -37,11 +37,8 @@ _SMALL: Record = {"dim": 10, "methods": ("adam", "lbfgs", "lm"), "starts": 3, "s
 #: Small starts, whose range over seeds is compared with `PROTOTYPE`.
 SMALL: dict[str, Record] = {f"d = 10, small start, seed {seed}": _SMALL | {"rng": seed} for seed in (0, 1)}
 #: What an earlier program found at d = 10 for n = 1 to 7, from one seed, best of up to 3 starts, with other shifts b_i.
-PROTOTYPE = {
-    "adam": (0.000, 0.002, 0.000, 0.152, 0.389, 0.713, 1.008),
-    "lbfgs": (0.000, 0.255, 0.059, 0.820, 1.032, 1.033, 1.069),
-    "lm": (0.000, 0.001, 0.567, 1.543, 1.964, 2.621, 2.286),
-}
+_PUBLISHED = table(DATA.with_name("hardness_prototype.csv"))
+PROTOTYPE = {method: tuple(float(row[method]) for row in _PUBLISHED) for method in ("adam", "lbfgs", "lm")}
 _NAMES = {"adam": "Adam", "lbfgs": "L-BFGS", "lm": "Levenberg-Marquardt", "sculpt": "sculpting"}
 _COLOURS = {"adam": BLUE, "lbfgs": GREEN, "lm": RED, "sculpt": "0.35"}
 

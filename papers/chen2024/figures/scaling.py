@@ -42,9 +42,9 @@ DATA = Path(__file__).with_suffix(".json")
 METHODS = ("restarts", "sculpt")
 #: Places (m, k, d) of each sweep.
 SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "m": ((1, 2, 8), (2, 2, 8), (3, 2, 8), (4, 2, 8), (6, 2, 8)),
-    "k": ((2, 2, 8), (2, 3, 8), (2, 4, 8), (2, 5, 8)),
-    "d": ((2, 2, 6), (2, 2, 8), (2, 2, 10), (2, 2, 12), (2, 2, 16)),
+    "m": tuple((heads, 2, 8) for heads in (1, 2, 3, 4, 6)),
+    "k": tuple((2, tokens, 8) for tokens in range(2, 6)),
+    "d": tuple((2, 2, dimension) for dimension in (6, 8, 10, 12, 16)),
 }
 _SEEDS, _WANTED = (3000, 3001, 3002, 3003, 3004), 3
 # Held-out examples, beside the N.
