@@ -285,8 +285,7 @@ def panels(
 
 def table(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file, of published numbers or of the cases of a figure, by the names of its columns."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def stored_runs(path: Path) -> list[Record]:

@@ -26,9 +26,6 @@ __all__ = ["ChartChannel", "OutputPosterior"]
 
 Array = NDArray[np.float64]
 
-# Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
-_NARROW = 0.7
-
 
 class OutputPosterior(Protocol):
     """Posteriors of outputs whose indices are known, as `ChartPosterior` has them."""
@@ -203,7 +200,9 @@ class ChartChannel(ChannelBase):
             (h**2).sum(axis=(1, 2)) - size,
             (omega**2).sum(axis=(1, 2)) - self.model.tokens * np.trace(q),
         ]
-        if value[0].std() < _NARROW:
+        # Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
+        narrow = 0.7
+        if value[0].std() < narrow:
             # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
             controls.append(linear([np.exp(-value) - 1 for value in values]))
         of_each, orders = debiased_average(value, controls, self._replicas, self._nodes)

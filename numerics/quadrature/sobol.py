@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 __all__ = ["shifted", "sobol"]
@@ -15,10 +16,6 @@ __all__ = ["shifted", "sobol"]
 _BITS = 30
 _MOST = 2**_BITS
 _BELOW, _DIAGONAL = np.tri(_BITS, k=-1, dtype=np.bool_), np.eye(_BITS)
-# Direction numbers are known for so many dimensions.
-_MOST_DIMENSIONS = 21201
-# The dimensions that joe_kuo.txt beside this file has; later ones are SciPy's.
-_OWN_DIMENSIONS = 32
 
 
 def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -56,14 +53,16 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     """
     if count < 1 or count & (count - 1) or count > _MOST:
         raise ValueError(f"a Sobol sequence is balanced at powers of two up to 2^{_BITS}, got {count} points")
-    if dimension > _MOST_DIMENSIONS:
+    # Direction numbers are known for so many dimensions.
+    most_dimensions = 21201
+    if dimension > most_dimensions:
         raise ValueError(
-            f"quasi-random points have at most {_MOST_DIMENSIONS} dimensions, got {dimension}; take fewer layers, "
+            f"quasi-random points have at most {most_dimensions} dimensions, got {dimension}; take fewer layers, "
             "tokens or heads, or a lower rank"
         )
-    if dimension > _OWN_DIMENSIONS:
-        import scipy
-
+    # The dimensions that joe_kuo.txt beside this file has; later ones are SciPy's.
+    own_dimensions = 32
+    if dimension > own_dimensions:
         return np.asarray(scipy.stats.qmc.Sobol(dimension, rng=rng).random(count))
     stream = rng.spawn(1)[0]
     powers = np.uint32(1) << np.arange(_BITS, dtype=np.uint32)

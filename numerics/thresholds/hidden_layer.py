@@ -17,11 +17,6 @@ from ..priors import GAUSSIAN
 
 __all__ = ["hidden_layer"]
 
-# Of the fixed points, on max |F(q) - q|, and distance to one at which an overlap counts as recovered.
-_TOL, _CLOSEST = 1e-4, 1e-3
-# Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at most.
-_FURTHER, _MOST = 1.25, 20
-
 
 def hidden_layer(
     model: Network,
@@ -73,18 +68,24 @@ def hidden_layer(
     """
     require("hidden layer", model)
     samples = usual_samples(model) if samples is None else samples
-    effort = Effort(samples, replicas, _TOL, 1, None, None).checked(model, 1.0, EXACT)
+    # Of the fixed points, on max |F(q) - q|, and distance to one at which an overlap counts as recovered.
+    tol, closest = 1e-4, 1e-3
+    effort = Effort(samples, replicas, tol, 1, None, None).checked(model, 1.0, EXACT)
     averages = effort.channel(model, np.random.default_rng(rng), workers)
     groups = averages.groups[(layer - 1) * model.heads : layer * model.heads]
-    iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, GAUSSIAN)
+    iterated = Iterated(lambda _: averages, "uninformed", None, (tol, closest), lambda: None, GAUSSIAN)
     zero = averages(np.zeros((model.indices,) * 2))
     first = 1 / float(np.nanmax(zero.growth.mean(axis=0)))
 
+    # Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at
+    # most.
+    further, most = 1.25, 20
+
     def alphas() -> Iterator[float]:
-        for k in range(1, _MOST + 1):
-            yield first * _FURTHER**k
+        for k in range(1, most + 1):
+            yield first * further**k
             if progress is not None:
-                progress(first * _FURTHER**k)
+                progress(first * further**k)
 
     onset = iterated.onset_of(groups, alphas())
     if onset is None:

@@ -23,8 +23,6 @@ __all__ = ["CASES", "DATA", "Case", "add", "compute", "run", "stored"]
 DATA = Path(__file__).with_name("amp_runs.json")
 # Instances, as the paper has, and where one takes long.
 _SEEDS, _FEW = 16, 8
-# Near perfect recovery the steps shrink slowly.
-_ITERATIONS = 400
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,12 @@ def run(case: Case, seeds: int = _SEEDS) -> Record:
     output = channel(case.activation, case.tokens)
     errors: list[float] = []
     converged = 0
+    # Near perfect recovery the steps shrink slowly.
+    iterations = 400
     for seed in range(seeds):
         S = teacher(case.dimension, case.rho, seed)
         x, y = make_data(S, case.alpha, output, seed)
-        found = amp(x, y, output, case.rho, teacher=S, seed=seed, max_iter=_ITERATIONS)
+        found = amp(x, y, output, case.rho, teacher=S, seed=seed, max_iter=iterations)
         assert found.mmse is not None
         errors.append(found.mmse)
         converged += found.converged

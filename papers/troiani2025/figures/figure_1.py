@@ -49,13 +49,11 @@ def published(method: str, layer: int) -> Array:
 
 
 # Published thresholds at c = 1 of layers 2 and 1.
-PUBLISHED_THRESHOLDS = {2: 0.14358, 1: 0.79365}
+PUBLISHED_THRESHOLDS = {int(row["layer"]): float(row["alpha"]) for row in _PUBLISHED if row["method"] == "threshold"}
 
 _RANGE, _POINTS = (0.0, 1.6), 48
 # Two numbers an output for two weights a dimension: perfect recovery.
 _RECOVERY = 1.0
-# Share of the progress bar given to the two thresholds, in points of the curve.
-_THRESHOLD_STEPS = 8
 _COLOURS = {2: RED, 1: BLUE}
 # Of a point what is the same for all.
 _COMMON = ("history", "versions", "origin", "kernel_hash", "seed")
@@ -75,7 +73,9 @@ def grid(points: int, thresholds: tuple[float, float]) -> Array:
 
 def record_of(points: int, progress: Progress) -> Record:
     """Thresholds and the curve with about as many points."""
-    total = points + _THRESHOLD_STEPS
+    # Share of the progress bar given to the two thresholds, in points of the curve.
+    threshold_steps = 8
+    total = points + threshold_steps
     model = Network(layers=2, tokens=2, skip=1.0)
     progress(0, total)
     last = last_layer(model)
@@ -84,7 +84,7 @@ def record_of(points: int, progress: Progress) -> Record:
 
     def tick(q22: float) -> None:
         tries.append(q22)
-        progress(min(1 + len(tries), _THRESHOLD_STEPS), total)
+        progress(min(1 + len(tries), threshold_steps), total)
 
     first = first_layer(model, progress=tick)
     alphas = grid(points, (float(last.value), float(first.value)))
@@ -92,7 +92,7 @@ def record_of(points: int, progress: Progress) -> Record:
 
     def record(result: EvolutionResult) -> None:
         results.append(result)
-        progress(_THRESHOLD_STEPS + points * len(results) // len(alphas), total)
+        progress(threshold_steps + points * len(results) // len(alphas), total)
 
     curve(model, alphas, progress=record)
     return {
