@@ -7,6 +7,7 @@ picture beside its data says from which data it was drawn (`PaperFigure.stale`).
 docstring says what the figure shows, the paragraph after it is the caption.
 """
 
+import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ __all__ = [
     "panels",
     "recompute",
     "stored_runs",
+    "table",
     "with_points",
 ]
 
@@ -279,6 +281,11 @@ def panels(
     found = grid[: len(titles)]
     titled(found, titles)
     return figure, found
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file, of published numbers or of the cases of a figure, by the names of its columns."""
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def stored_runs(path: Path) -> list[Record]:

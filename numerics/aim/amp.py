@@ -24,13 +24,6 @@ from .spectrum import mmse
 
 __all__ = ["AmpSettings", "amp"]
 
-# Least V: below, S counts as recovered.
-_FLOOR = 1e-6
-# Of the trace, in standard deviations of the prior: what is further off is no estimate of the model.
-_DOUBT = 5.0
-# Of V, at least 5 tol: fixed points fit outputs better than V, and slow last steps to some 25 tol.
-_UNFITTED, _SLOW = 20.0, 5.0
-
 
 class AmpSettings(TypedDict, total=False):
     """Settings that others pass on to `amp`."""
@@ -68,15 +61,17 @@ class _Iteration:
 
     def advance(self, here: _State, q_hat: float, pull: Array, damp: SizeDamping) -> _State:
         """Denoise what a sweep over the data has found."""
+        # Least V: below, S counts as recovered.
+        floor = 1e-6
         # Beyond the floor of V the denoiser is the identity.
-        delta = max(1 / q_hat, _FLOOR**2)
+        delta = max(1 / q_hat, floor**2)
         new = denoise_matrix(here.S + pull / q_hat, self.rho, delta, divergence=False).estimate
         # The step before damping, so that a small one means that the fixed point is near.
         step = new - here.S
         change = float((step**2).sum()) / len(new)
         damp.adapt(step)
         S = (1 - damp.value) * new + damp.value * here.S
-        newest = max(mmse(self.rho, delta).value, _FLOOR)
+        newest = max(mmse(self.rho, delta).value, floor)
         V = (1 - damp.value) * newest + damp.value * here.V
         return _State(S, V, newest, self._to_scale(S), change)
 
@@ -93,12 +88,16 @@ class _Iteration:
         """
         S, rho, data = here.S, self.rho, self.data
         d = len(S)
-        if abs(float(np.trace(here.estimate)) / (math.sqrt(rho) * d) - 1) > _DOUBT * math.sqrt(2 / rho) / d:
+        # Of the trace, in standard deviations of the prior: what is further off is no estimate of the model.
+        doubt = 5.0
+        if abs(float(np.trace(here.estimate)) / (math.sqrt(rho) * d) - 1) > doubt * math.sqrt(2 / rho) / d:
             mean = f"{math.sqrt(rho):.3g} +- {math.sqrt(2) / d:.1g}"
             return f"Tr Shat/d = {np.trace(S) / d:.3g}, which is not of the prior, {mean}"
+        # Of V, at least 5 tol: fixed points fit outputs better than V, and slow last steps to some 25 tol.
+        unfitted, slow = 20.0, 5.0
         if data.functionals:
             square = data.residual(S, self.covariance)[0]
-            if square > _UNFITTED * max(here.V + data.output.noise, _SLOW * self.tol):
+            if square > unfitted * max(here.V + data.output.noise, slow * self.tol):
                 return f"Shat leaves outputs off by {square:.1e}, which is not of V = {here.V:.1e}"
         return None
 

@@ -18,11 +18,7 @@ from ..learning.blocks import Array
 __all__ = ["Slopes", "log_phi2", "slopes"]
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-# Where both arguments are above it Phi2 is one, to 1e-20.
-_CERTAIN = 9.5
 _NODES, _WEIGHTS = leggauss(44)
-# Samples at a time: what the nodes need stays in the cache.
-_ROWS = 2048
 
 
 class Slopes(NamedTuple):
@@ -50,14 +46,18 @@ def log_phi2(k1: Array, k2: Array, r: Array) -> Array:
     k1, k2, r = (np.array(a, np.float64) for a in np.broadcast_arrays(k1, k2, r))
     out = np.empty(k1.size)
     flat = [a.ravel() for a in (np.minimum(k1, k2), np.maximum(k1, k2), r)]
-    for start in range(0, out.size, _ROWS):
-        part = slice(start, start + _ROWS)
+    # Samples at a time: what the nodes need stays in the cache.
+    rows = 2048
+    for start in range(0, out.size, rows):
+        part = slice(start, start + rows)
         out[part] = _log_phi2(*(a[part] for a in flat))
     return out.reshape(k1.shape)
 
 
 def _log_phi2(low: Array, high: Array, r: Array) -> Array:
-    low = np.minimum(low, _CERTAIN)
+    # Where both arguments are above it Phi2 is one, to 1e-20.
+    certain = 9.5
+    low = np.minimum(low, certain)
     root = np.sqrt(1 - r * r)
     # The integrand is below e^-40 of its largest beyond it: at r > 0 it falls at the rate |k|/(1 + r) at least.
     rate = np.where(low < 0, low / (1 + np.abs(r)), low)

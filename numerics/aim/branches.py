@@ -18,13 +18,6 @@ from .checks import CITE
 
 __all__ = ["Route", "at_onset", "check_single", "nearly_recovered", "scanned"]
 
-# Of the noise, below which F goes with V and alpha(Delta) as 1/Delta; and above which V is one to a thousandth.
-_LEAST, _MOST = 1e-3, 1e3
-# Values of Delta for each factor of e.
-_DENSE = 6
-# Of Delta: up to it alpha(Delta) may be that of recovery to rounding.
-_NEARLY = 1e-9
-
 
 class Route(Protocol):
     """V, q and alpha as functions of Delta, or of t at small width."""
@@ -51,9 +44,13 @@ def scanned(rho: float, noise: float, first: float) -> Array:
     first : float
         A value of Delta to be within the range.
     """
-    low = _LEAST * min(noise, 1.0)
-    high = 0.5 if rho == 0 else max(_MOST, 10 * first)
-    steps = np.exp(np.linspace(np.log(low), np.log(high), int(_DENSE * np.log(high / low))))
+    # Of the noise, below which F goes with V and alpha(Delta) as 1/Delta; and above which V is one to a thousandth.
+    least, most = 1e-3, 1e3
+    low = least * min(noise, 1.0)
+    high = 0.5 if rho == 0 else max(most, 10 * first)
+    # Values of Delta for each factor of e.
+    dense = 6
+    steps = np.exp(np.linspace(np.log(low), np.log(high), int(dense * np.log(high / low))))
     return np.concatenate([steps, 1 - steps[::-1][1:]]) if rho == 0 else steps
 
 
@@ -107,7 +104,9 @@ def at_onset(route: Route, alpha: float, widths: Sequence[float]) -> tuple[Estim
 
 def nearly_recovered(route: Route, alpha: float, x: float, most: float) -> tuple[Estimate, Estimate] | None:
     """V and q where alpha is that of recovery to rounding: V is below that of the least Delta of a smaller alpha."""
-    while (x := 2 * x) < min(_NEARLY, most):
+    # Of Delta: up to it alpha(Delta) may be that of recovery to rounding.
+    nearly = 1e-9
+    while (x := 2 * x) < min(nearly, most):
         below = route.alpha(x)
         if below.value + below.error < alpha:
             V, q = route.state(x)

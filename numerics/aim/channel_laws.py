@@ -19,8 +19,6 @@ from .results import PredictionErrors
 
 __all__ = ["Fixed", "Linear", "Softmax", "covariance_of"]
 
-# Logarithms of rows of a softmax computed in float64 are below this, and the rows sum to one within it.
-_ROW_SUM = 1e-9
 # Rounding of a logarithm.
 _LOG = 4 * float(np.finfo(float).eps)
 
@@ -144,13 +142,15 @@ class Softmax(Fixed):
         if not self.logarithms:
             remedy = "; where they underflow pass log y with logarithms=True (aim amp --log-outputs)"
             return softmax_rows(array, f"{CITE}, softmax", remedy)
-        if (array > _ROW_SUM).any():
+        # Logarithms of rows of a softmax computed in float64 are below this, and the rows sum to one within it.
+        row_sum = 1e-9
+        if (array > row_sum).any():
             raise UnreachableOutputError(
                 f"log y must be <= 0 ({CITE}, softmax), got {array.max():.3g}; pass y with logarithms=False"
             )
         # Rounding of a logarithm is a relative error of y; the score does not depend on what a whole row is off by.
         worst = float(np.abs(np.exp(array).sum(axis=2) - 1).max())
-        if worst > _ROW_SUM and worst > 4 * self.tokens * precision(array) * (1 + float(np.abs(array).max())):
+        if worst > row_sum and worst > 4 * self.tokens * precision(array) * (1 + float(np.abs(array).max())):
             raise UnreachableOutputError(
                 f"each row of y must sum to 1 ({CITE}, softmax); the worst is off by {worst:.3g}; pass log y in full "
                 "precision"

@@ -13,8 +13,6 @@ __all__ = ["ACTIVATIONS", "CITE", "above_zero", "check_outputs", "check_symmetri
 #: Names of the output channels; the last is the published formula for hardmax, which is not Bayes-optimal.
 ACTIVATIONS = ("softmax", "hardmax", "linear", "hardmax_published")
 CITE = "boncoraglio2025"
-# Beyond these the sides of the triangle of `spectrum` leave the range where float64 holds their products.
-_SMALLEST, _LARGEST = 1e-30, 1e30
 
 
 def _number(name: str, value: object, where: str) -> float:
@@ -28,10 +26,12 @@ def above_zero(name: str, value: object, where: str) -> float:
     number = _number(name, value, where)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be finite and > 0 ({CITE}, {where}), got {number!r}; give a positive number")
+    # Beyond these the sides of the triangle of `spectrum` leave the range where float64 holds their products.
+    smallest, largest = 1e-30, 1e30
     # The inverse of either end may be rounded beyond the other.
-    if not _SMALLEST * (1 - 1e-9) <= number <= _LARGEST * (1 + 1e-9):
+    if not smallest * (1 - 1e-9) <= number <= largest * (1 + 1e-9):
         raise ValueError(
-            f"{name} must be in [{_SMALLEST:g}, {_LARGEST:g}] ({CITE}, {where}), got {number!r}; the limits beyond are "
+            f"{name} must be in [{smallest:g}, {largest:g}] ({CITE}, {where}), got {number!r}; the limits beyond are "
             "closed forms"
         )
     within(name, number)

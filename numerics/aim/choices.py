@@ -34,13 +34,6 @@ __all__ = ["agreement", "choice_errors", "mean_choice", "predicted_choice"]
 
 # Standard deviations out to which Gaussian rules go, and where Gamma and its tail end, in units of 1/beta.
 _REACH, _LEAST, _TAIL = 9.0, -4.5, 38.0
-# Nodes of the tables of averages over m, per unit of their scale, and what their interpolation leaves.
-_DENSE = 60
-_TABLE_ERROR = 5e-10
-# Below, an average over m is by nodes of m, and above by nodes of xi.
-_NARROW = 0.5
-# Spread of d below which eight nodes of its law are enough.
-_SHARP = 0.05
 # Kinds of the entries of a row, by their variances: its own token, and the others.
 _KINDS = (2.0, 1.0)
 
@@ -66,8 +59,12 @@ class _Laws(NamedTuple):
 def _laws(sigma: float, order: int) -> _Laws:
     """Averages of Gamma(s - m), and of Gamma' (order 1) or Gamma'' + Gamma' (order 2), e^{-order s} times Gamma."""
     ends = (_LEAST - _REACH * sigma, _TAIL + _REACH * sigma)
-    grid = np.linspace(*ends, int(_DENSE * (ends[1] - ends[0]) / math.hypot(1.0, sigma)))
-    if sigma < _NARROW:
+    # Nodes of the tables of averages over m, per unit of their scale.
+    dense = 60
+    grid = np.linspace(*ends, int(dense * (ends[1] - ends[0]) / math.hypot(1.0, sigma)))
+    # Below, an average over m is by nodes of m, and above by nodes of xi.
+    narrow = 0.5
+    if sigma < narrow:
         rule = trapezoid(-_REACH, _REACH, 0.5)
         falling = np.exp(-(grid[:, None] - sigma * rule.nodes))
         gamma = np.exp(-falling) * _normal(rule.nodes) * rule.weights
@@ -119,7 +116,9 @@ def agreement(first: float, second: float, apart: float, tokens: int, *, soft: b
         first, second, apart = 1.0, 1.0, 2.0
     evaluate = _soft if soft else _hard
     fine, coarse = (evaluate(first, second, apart, tokens, step) for step in (0.75, 1.0))
-    return Estimate(fine, abs(fine - coarse) + (_TABLE_ERROR if soft else 1e-14), "estimated")
+    # What the interpolation of the tables leaves.
+    of_tables = 5e-10
+    return Estimate(fine, abs(fine - coarse) + (of_tables if soft else 1e-14), "estimated")
 
 
 def _sum(B: Sequence[Array], a: Sequence[Array], tokens: int) -> Array:
@@ -149,7 +148,9 @@ def _joint(pair: _Pair, tau: Array, u: Array, step: float) -> tuple[Array, Array
         B, second = laws(s)
         return B, (expit(x) * expit(-x))[..., None] * second
 
-    if pair.difference < _SHARP:
+    # Spread of d below which eight nodes of its law are enough.
+    sharp = 0.05
+    if pair.difference < sharp:
         rule = gauss_hermite(8 if pair.difference else 1)
         B, a = (np.moveaxis(f, 1, 2) @ rule.weights for f in given(u[:, None] - pair.difference * rule.nodes))
         return B, a

@@ -40,8 +40,6 @@ __all__ = [
 _MATRICES = 12
 # Entries of x read or made at a time.
 _ENTRIES = 1 << 22
-# Largest entry of a matrix, whose squares are added up.
-_LARGEST = 1e100
 # Largest number of entries of x in float64 that are kept in memory: 256 MiB.
 _HELD = 1 << 25
 
@@ -322,9 +320,11 @@ def check_matrix(name: str, value: ArrayLike, dimension: int | None = None) -> A
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite ({CITE}, model), got NaN or infinity; repair the matrix first")
     largest = float(np.abs(array).max(initial=0.0))
-    if not len(array) or largest > _LARGEST:
+    # Largest entry of a matrix, whose squares are added up.
+    most = 1e100
+    if not len(array) or largest > most:
         raise ValueError(
-            f"{name} must have d >= 1, and entries of at most {_LARGEST:g} ({CITE}, model), got shape "
+            f"{name} must have d >= 1, and entries of at most {most:g} ({CITE}, model), got shape "
             f"{array.shape} and {largest:.3g}; scale it"
         )
     off = float(np.abs(array - array.T).max())

@@ -21,15 +21,6 @@ from .score_functions import EntryFunction
 
 __all__ = ["InformationSeries", "information_series"]
 
-# Nodes of the first series, each next of three times as many, and of the last.
-_FIRST, _LAST = 28, 252
-# Places between nodes at which a series is compared with F itself; there, by wider rules, too. F is followed at these
-# few places alone: twice the largest difference is stated, of which 0.68 are reached in 102 cases
-# (tests/calibration/test_entry_series.py).
-_CHECKS, _COARSE, _SAFETY = 8, 1.35, 2
-# Of the largest value: a series that is closer than that, or than the rules are, is taken.
-_ENOUGH = 1e-7
-
 
 class _Fitted(NamedTuple):
     """Values at nodes, coefficients, and the largest errors of the series and of the rules between the nodes."""
@@ -53,15 +44,27 @@ class InformationSeries:
     tokens : int
     """
 
+    # Nodes of the first series, each next of three times as many, and of the last.
+    _first, _last = 28, 252
+
+    # Places between nodes at which a series is compared with F itself; there, by wider rules, too. F is followed at
+    # these few places alone: twice the largest difference is stated, of which 0.68 are reached in 102 cases
+    # (tests/calibration/test_entry_series.py).
+    _checks, _coarse, _safety = 8, 1.35, 2
+
     def __init__(self, function: EntryFunction, noise: float, Q: float, tokens: int) -> None:
         self.function, self.noise, self.Q, self.tokens = function, noise, Q, tokens
         self.power = 1 if function.jumps else 2
         self.end = math.asinh(math.sqrt(Q / noise))
-        nodes, fitted = _FIRST, self._fit(_FIRST, np.empty(0))
-        while fitted.series > max(_ENOUGH * float(np.abs(fitted.coefficients).sum()), fitted.rules) and nodes < _LAST:
+        nodes, fitted = self._first, self._fit(self._first, np.empty(0))
+        # Of the largest value: a series that is closer than that, or than the rules are, is taken.
+        enough = 1e-7
+        while (
+            fitted.series > max(enough * float(np.abs(fitted.coefficients).sum()), fitted.rules) and nodes < self._last
+        ):
             nodes *= 3
             fitted = self._fit(nodes, fitted.values)
-        self.coefficients, self.error = fitted.coefficients, _SAFETY * (fitted.series + fitted.rules)
+        self.coefficients, self.error = fitted.coefficients, self._safety * (fitted.series + fitted.rules)
 
     def _fit(self, nodes: int, known: Array) -> _Fitted:
         """The series of so many nodes, compared with F where the polynomial that vanishes at the nodes is largest.
@@ -75,8 +78,8 @@ class InformationSeries:
             values[part] = [self._scaled(t) for t in self._at(angles[part])]
         coefficients = 2 / nodes * np.cos(np.outer(np.arange(nodes), angles)) @ values
         coefficients[0] *= 0.5
-        between = self._at(np.unique(np.linspace(0, nodes - 1, _CHECKS).round()) * math.pi / nodes)
-        fine, coarse = (np.array([self._scaled(t, scale) for t in between]) for scale in (1.0, _COARSE))
+        between = self._at(np.unique(np.linspace(0, nodes - 1, self._checks).round()) * math.pi / nodes)
+        fine, coarse = (np.array([self._scaled(t, scale) for t in between]) for scale in (1.0, self._coarse))
         off = float(np.abs(self._series(between, coefficients) - fine).max())
         return _Fitted(values, coefficients, off, float(np.abs(fine - coarse).max() + 1e-14 * np.abs(values).max()))
 
@@ -106,7 +109,7 @@ class InformationSeries:
 
     def evidence(self, V: float) -> Estimate:
         """E log Z_out, minus the entropy of the noise and the integral of F/(2 V) from 0 to V: dV/V = 2 dt/tanh t."""
-        panels = len(self.coefficients) // _FIRST
+        panels = len(self.coefficients) // self._first
         rule = gauss_legendre_panels(np.linspace(0.0, math.asinh(math.sqrt(V / self.noise)), panels + 1), 40)
         weights = rule.weights * np.tanh(rule.nodes) ** (self.power - 1)
         start = -0.5 * float(np.log(2 * math.pi * math.e * self.noise * variances(self.tokens)).sum())

@@ -22,9 +22,6 @@ from .score_functions import EntryFunction
 
 __all__ = ["Entries", "OneToOne", "entrywise"]
 
-# Widths of panels for predictions.
-_FINE, _WIDE = 0.5, 0.75
-
 
 def entrywise(text: str, tokens: int, beta: float, noise: float) -> Channel:
     """Return the channel of a function of one score.
@@ -82,7 +79,9 @@ class _Predicted:
 
     def prediction_errors(self, V: float, Q: float) -> PredictionErrors:
         """Sums over all entries of E Var(f | omega) and E (f(h) - f(omega))^2, by rules of two widths."""
-        fine, coarse = (self._prediction_errors(V, Q, width) for width in (_FINE, _WIDE))
+        # Widths of panels for predictions.
+        narrow, wide = 0.5, 0.75
+        fine, coarse = (self._prediction_errors(V, Q, width) for width in (narrow, wide))
         return PredictionErrors(
             *(Estimate(a, abs(a - b) + 1e-13 * abs(a), "estimated") for a, b in zip(fine, coarse, strict=True))
         )

@@ -20,9 +20,6 @@ from .results import DescentResult
 
 __all__ = ["descend", "fitted", "loss_and_gradient", "status_of", "unfinished"]
 
-# A run is over where the loss moves by less over its last tenth, or where less of the loss is left.
-_SLOW, _FITTED = 1e-3, 1e-6
-
 
 def descend(
     x: ArrayLike | Source,
@@ -121,7 +118,9 @@ def descend(
 
 def fitted(losses: list[float]) -> bool:
     """Whether a millionth of the first loss is left."""
-    return losses[-1] < _FITTED * losses[0]
+    # Of the first loss: less than that is left of one that is fitted.
+    fitted_by = 1e-6
+    return losses[-1] < fitted_by * losses[0]
 
 
 def unfinished(losses: list[float], steps: int, nothing: float) -> str:
@@ -139,11 +138,13 @@ def unfinished(losses: list[float], steps: int, nothing: float) -> str:
     if fitted(losses):
         return ""
     tenth = losses[-1 - max(1, steps // 10) :]
-    if losses[-1] < min((1 - _SLOW) * tenth[0], losses[0]):
+    # A run is over where the loss moves by less over its last tenth.
+    slow = 1e-3
+    if losses[-1] < min((1 - slow) * tenth[0], losses[0]):
         return "the loss still falls; raise steps"
     if not losses[-1] < nothing:
         return "the loss ends above that of S = 0; lower rate"
-    settled = max(tenth) - min(tenth) <= _SLOW * max(tenth)
+    settled = max(tenth) - min(tenth) <= slow * max(tenth)
     return "" if settled else "the loss rises or turns; lower rate"
 
 

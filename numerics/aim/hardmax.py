@@ -30,8 +30,6 @@ _EPS = float(np.finfo(float).eps)
 _CORRELATION = 1 / 3
 # Standard deviations out to which the rules go: what is beyond is 1e-16 of the whole.
 _REACH = 9.0
-# Nodes of the interpolation of F (1 + c)^{1/2} in 1/(1 + c)^{1/2}.
-_NODES = 28
 
 
 def _terms(k1: Array, k2: Array, r: float, published: bool) -> Array:
@@ -110,10 +108,12 @@ def information(c: float, *, published: bool = False) -> Estimate:
 @lru_cache
 def _interpolation(published: bool) -> tuple[Array, float]:
     """Chebyshev coefficients of F (1 + c)^{1/2} in u = 2/(1 + c)^{1/2} - 1, and their error."""
-    angles = (np.arange(_NODES) + 0.5) * math.pi / _NODES
+    # Nodes of the interpolation of F (1 + c)^{1/2} in 1/(1 + c)^{1/2}.
+    nodes = 28
+    angles = (np.arange(nodes) + 0.5) * math.pi / nodes
     u = np.cos(angles)
     values = np.array([_scaled(2 / (1 + v), published) for v in u])
-    coefficients = 2 / _NODES * np.cos(np.outer(np.arange(_NODES), angles)) @ values
+    coefficients = 2 / nodes * np.cos(np.outer(np.arange(nodes), angles)) @ values
     coefficients[0] *= 0.5
     # What the rules at the nodes leave, and what the series leaves out.
     return coefficients, 1e-11 + 4 * float(np.abs(coefficients[-4:]).max())

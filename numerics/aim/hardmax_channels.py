@@ -21,8 +21,6 @@ from .results import PredictionErrors
 __all__ = ["Hardmax", "HardmaxMany"]
 
 _CONTRAST = np.array([[1.0, -1.0, 0.0], [0.0, -1.0, 1.0]])
-# Of the score of a sample: an output that is as far off is no data of the model.
-_KNOWN = 0.02
 
 
 @few_lines
@@ -179,9 +177,11 @@ class HardmaxMany(Hardmax):
         variance = variances(self.tokens) if sigma is None else np.diagonal(sigma, axis1=1, axis2=2)
         spread = np.broadcast_to(np.sqrt(V * variance), omega.shape)
         log_z, off, g = label_chains(seen.astype(np.int64), np.asarray(omega, np.float64), spread)
-        if not (off < _KNOWN).all():
+        # Of the score of a sample: an output that is as far off is no data of the model.
+        known = 0.02
+        if not (off < known).all():
             raise ConvergenceError(
-                f"the score of sample {int(np.argmax(~(off < _KNOWN)))} is known to {off.max():.1e} only ({CITE}, "
+                f"the score of sample {int(np.argmax(~(off < known)))} is known to {off.max():.1e} only ({CITE}, "
                 "hardmax channel); omega is far from any h with this label: raise the damping"
             )
         return log_z, g

@@ -13,11 +13,10 @@ from . import hardmax
 
 __all__ = ["label_entropy", "two_tokens"]
 
-_NODES = 24
-
 
 def _rule(end: float) -> Rule:
-    return gauss_legendre_panels(np.array([0.0, end]), _NODES)
+    nodes = 24
+    return gauss_legendre_panels(np.array([0.0, end]), nodes)
 
 
 @lru_cache

@@ -33,8 +33,6 @@ __all__ = ["MOST_TOKENS", "information", "labels", "possible", "summed", "ties"]
 Labels = NDArray[np.int64]
 #: Beyond, there are more labels than can be summed.
 MOST_TOKENS = 5
-# Of differences in omega for F', and the values of c for F'': errors of S, 1e-10, over their squares, and h^4 and c^2.
-_STEP, _NEAR = 0.02, (0.04, 0.08)
 
 
 @lru_cache
@@ -136,7 +134,10 @@ def _start(tokens: int) -> tuple[float, float, float, float]:
     def sides(i: int, z: float) -> float:
         return at((i, z)) + at((i, -z)) - 2 * base
 
-    slope = sum(n * (16 * sides(i, _STEP) - sides(i, 2 * _STEP)) / (24 * _STEP**2) for i, n in single.values())
+    # Of differences in omega for F', and the values of c for F'': errors of S, 1e-10, over their squares, and h^4 and
+    # c^2.
+    step, near = 0.02, (0.04, 0.08)
+    slope = sum(n * (16 * sides(i, step) - sides(i, 2 * step)) / (24 * step**2) for i, n in single.values())
 
     def average(c: float) -> float:
         """E S to the second order in c: what one variable does and what two do, by rules of nodes 0 and +-z."""
@@ -150,8 +151,8 @@ def _start(tokens: int) -> tuple[float, float, float, float]:
             total += number * (corners - 2 * edges - 4 * base) / 36
         return total
 
-    first, second = (2 * (average(c) - base - slope * c) / c**2 for c in _NEAR)
-    return base, slope, first + (first - second) * _NEAR[0] / (_NEAR[1] - _NEAR[0]), error
+    first, second = (2 * (average(c) - base - slope * c) / c**2 for c in near)
+    return base, slope, first + (first - second) * near[0] / (near[1] - near[0]), error
 
 
 class _Ratio(NamedTuple):

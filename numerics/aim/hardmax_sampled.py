@@ -24,7 +24,6 @@ __all__ = ["MOST_TOKENS", "information", "ratio_from"]
 
 #: Beyond, a label takes too long.
 MOST_TOKENS = 10
-_LABELS, _SEED = 2000, 20250602
 
 
 class Ratio(NamedTuple):
@@ -64,8 +63,9 @@ def _ratio(tokens: int) -> Ratio:
 def _sampled(tokens: int) -> tuple[Estimate, Estimate]:
     """F(0) and the entropy of labels at omega = 0, by labels of random scores."""
     spread = np.sqrt(variances(tokens))
-    entries = spread * np.random.default_rng([_SEED, tokens]).standard_normal((_LABELS, len(spread)))
-    h = np.empty((_LABELS, tokens, tokens))
+    labels, seed = 2000, 20250602
+    entries = spread * np.random.default_rng([seed, tokens]).standard_normal((labels, len(spread)))
+    h = np.empty((labels, tokens, tokens))
     rows, columns = pairs(tokens)
     h[:, rows, columns] = h[:, columns, rows] = entries
     log_z, _, g = label_chains(h.argmax(axis=2), np.zeros_like(entries), np.broadcast_to(spread, entries.shape))

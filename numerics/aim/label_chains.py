@@ -57,10 +57,6 @@ _TAIL = _partial()
 # Of the values at the nodes: the highest Legendre coefficient that they determine.
 _HIGHEST = 0.5 * (2 * len(_NODES) - 1) * _WEIGHTS * np.polynomial.legendre.legvander(_NODES, len(_NODES) - 1)[:, -1]
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-# Of logarithms: nothing that matters is as large, and a product of five stays finite.
-_CAP = 120.0
-# Share of the highest Legendre coefficients in the marginals of the named values; beyond, finer panels are taken.
-_RESOLVED = 3e-4
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -127,6 +123,8 @@ def _from_above(factors: _Factors, below: Index, half: Array, rule: Rule) -> tup
     above = np.zeros((full + 1, n))
     above[0] = 1.0
     total = 0.0
+    # Of logarithms: nothing that matters is as large, and a product of five stays finite.
+    cap = 120.0
     for R in range(1, full + 1):
         for u in range(k):
             if not R & (1 << u) or R & below[u]:
@@ -137,7 +135,7 @@ def _from_above(factors: _Factors, below: Index, half: Array, rule: Rule) -> tup
                 for v in range(k):
                     if rest & (1 << v):
                         value += pair[u, v, i]
-                value = math.exp(min(value, _CAP))
+                value = math.exp(min(value, cap))
                 density[u, rest, i] = value
                 above[R, i] += value * above[rest, i]
         # From the integrand to its integral above each node.
@@ -272,6 +270,8 @@ def _all(labels: NDArray[np.int64], omega: Array, spread: Array, rule: Rule) -> 
     entries = tokens * (tokens + 1) // 2
     log_z, off, g = np.empty(n), np.empty(n), np.empty((n, entries))
     full, wide = np.empty((tokens, tokens)), np.empty((tokens, tokens))
+    # Share of the highest Legendre coefficients in the marginals of the named values; beyond, finer panels are taken.
+    resolved = 3e-4
     for k in range(n):
         at = 0
         for a in range(tokens):
@@ -291,7 +291,7 @@ def _all(labels: NDArray[np.int64], omega: Array, spread: Array, rule: Rule) -> 
                 log_z[k], off[k] = _far(law, h, g[k]), 1.0 / force
                 break
             log_z[k], off[k] = _chain(labels[k], law, h, (fine, growth), rule, g[k])
-            if off[k] < _RESOLVED:
+            if off[k] < resolved:
                 break
     return log_z, off, g
 

@@ -25,7 +25,6 @@ Index = NDArray[np.int64]
 
 # Standard deviations about the largest density: a marginal is more concave than the law of the entry alone.
 REACH = 9.0
-_SWEEPS = 400
 # Panels on either side of a value.
 MOST = 400
 
@@ -71,7 +70,8 @@ def nearest(label: Array, omega: Array, spread: Array) -> tuple[Array, float]:
     h = omega.copy()
     force = np.zeros((tokens, tokens))
     worst = 0.0
-    for _ in range(_SWEEPS):
+    sweeps = 400
+    for _ in range(sweeps):
         moved = 0.0
         worst = 0.0
         for a in range(tokens):

@@ -23,9 +23,6 @@ from .results import PredictionErrors
 
 __all__ = ["LastLayer", "unmixed"]
 
-# Condition number of B up to which rounding of y is not what h is known by.
-_SINGULAR = 1e8
-
 
 class LastLayer(Fixed):
     """Scores h of the last layer up to multiples of v v^T, as `unmixed` has them of y and B.
@@ -136,7 +133,9 @@ def unmixed(y: ArrayLike, mixing: ArrayLike, beta: float = 1.0, *, logarithms: b
             f"y and mixing must have as many samples, got {len(labels)} and {len(matrices)} ({CITE}, L layers)"
         )
     worst = float(np.linalg.cond(matrices).max())
-    if not worst < _SINGULAR:
+    # Condition number of B up to which rounding of y is not what h is known by.
+    singular = 1e8
+    if not worst < singular:
         raise ValueError(
             f"mixing must be of full rank ({CITE}, L layers), its condition number is {worst:.1e} in the worst sample; "
             "leave such samples out, of x too"

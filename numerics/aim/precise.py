@@ -22,8 +22,6 @@ from .checks import CITE, count
 __all__ = ["MAX_DIGITS", "PreciseValue", "exact_number", "mmse_digits", "rounded"]
 
 MAX_DIGITS = 200
-_GUARD = 12
-_LARGEST = 10**60
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +64,8 @@ def exact_number(name: str, value: object, where: str) -> Fraction:
         raise ValueError(
             f"{name} must be a positive number ({CITE}, {where}), got {value!r}; write it as 0.5 or 1/2"
         ) from None
-    if not Fraction(1, _LARGEST) <= number <= _LARGEST:
+    largest = 10**60
+    if not Fraction(1, largest) <= number <= largest:
         raise ValueError(f"{name} must be > 0, in [1e-60, 1e60] ({CITE}, {where}), got {value!r}")
     return number
 
@@ -116,7 +115,8 @@ def mmse_digits(rho: object, delta: object, *, digits: int = 30) -> PreciseValue
     # 1 - I loses about log10 of Delta at large Delta, and of 1/rho at small rho; intervals of the width of Delta's root
     # lose half of its digits.
     size = max(len(str(int(x))) for x in (r, d, 1 / r, 1 / d))
-    ctx.dps = digits + _GUARD + 3 * size
+    guard = 12
+    ctx.dps = digits + guard + 3 * size
     rho_, delta_ = ctx.mpf(r.numerator) / r.denominator, ctx.mpf(d.numerator) / d.denominator
     loss, error = _loss(ctx, rho_, delta_, digits + 4 + 2 * size)
     value = delta_ * (1 - loss)

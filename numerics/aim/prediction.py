@@ -24,11 +24,6 @@ from .results import PredictionErrors
 
 __all__ = ["errors_on_data", "predict", "prediction_errors"]
 
-# Least share of V in Q that differs from none by more than rounding.
-_LEAST = 1e-13
-# Samples at a time.
-_ROWS = 1024
-
 
 def prediction_errors(V: Estimate | float, rho: float, output: Channel) -> PredictionErrors:
     """Errors of prediction at an error of estimation V = (1/d) E ||S - Shat||^2, in the limit of large d.
@@ -81,7 +76,9 @@ def prediction_errors(V: Estimate | float, rho: float, output: Channel) -> Predi
 
 
 def _at(V: float, Q: float, output: Channel) -> PredictionErrors:
-    if V <= _LEAST * Q:
+    # Least share of V in Q that differs from none by more than rounding.
+    least = 1e-13
+    if V <= least * Q:
         # That of hardmax goes with the root of V.
         bound = Estimate(0.0, 2 * output.tokens * math.sqrt(V), "estimated")
         return PredictionErrors(bound, bound)
@@ -112,7 +109,9 @@ def predict(x: ArrayLike, estimate: ArrayLike, output: Channel, *, V: float = 0.
 
 def _predictions(tokens: Floats, S: Array, output: Channel, *errors: float) -> list[Array]:
     """Predictions at each of these errors of the estimate."""
-    step = min(rows_at_a_time(output.tokens, tokens.shape[2]), _ROWS)
+    # Samples at a time.
+    rows = 1024
+    step = min(rows_at_a_time(output.tokens, tokens.shape[2]), rows)
     entries = (indices(tokens[part], S) for part in rows_of(tokens, step))
     return [
         np.concatenate(made) for made in zip(*([output.predict(h, V) for V in errors] for h in entries), strict=True)

@@ -29,10 +29,6 @@ _ORDER = 10
 _NODES, _WEIGHTS = leggauss(_ORDER)
 # Panels in standard deviations: of the law of h, of the noise, and most of them.
 _PRIOR, _NOISE, _MOST = 2.5, 3.5, 2000
-# Standard deviations of h out to which y is followed.
-_LIVE = 6.5
-# Numbers at a time.
-_AT_ONCE = 1 << 22
 
 Function = Callable[[Array], Array]
 
@@ -101,7 +97,9 @@ def moments(f: Function, breaks: Array, y: Array, omega: Array, spread: Array, n
     few = slice(None, None, max(1, len(omega) // 500))
     steep = _steepest(f, omega[few], spread[few], breaks)
     width = min(_PRIOR, _NOISE * float(np.sqrt(noise.min())) / max(steep, 1e-300))
-    rows = max(1, int(_AT_ONCE * width / (2 * REACH * _ORDER)))
+    # Numbers at a time.
+    at_once = 1 << 22
+    rows = max(1, int(at_once * width / (2 * REACH * _ORDER)))
     found = []
     for start in range(0, len(y), rows):
         part = slice(start, start + rows)
@@ -165,7 +163,8 @@ def information(
     root = math.sqrt(noise)
     grid = _prior(omega, deviations, breaks, min(_PRIOR, _NOISE * root / max(steep, 1e-300)) * scale)
     value = f(omega[:, None] + deviations[:, None] * grid.nodes)
-    live = np.abs(grid.nodes) < _LIVE
+    # Standard deviations of h out to which y is followed.
+    live = np.abs(grid.nodes) < 6.5
     lows = np.where(live, value, np.inf).min(axis=1) - REACH * root
     highs = np.where(live, value, -np.inf).max(axis=1) + REACH * root
     if (highs - lows).max() > 20 * _MOST * root:

@@ -18,8 +18,6 @@ __all__ = ["EntryFunction", "is_function"]
 
 _VARIABLE = re.compile(r"\bz\b")
 _ENTRY = re.compile(r"\bh(_\d+)*\b")
-# Of scores, by which the rounding of an output may leave them unknown.
-_KNOWN = 1e-6
 
 
 def is_function(text: str) -> bool:
@@ -103,7 +101,9 @@ class EntryFunction:
         low, found, high = (self._function.scores(y + side * gap) / self.beta for side in (-1, 0, 1))
         off = np.abs(self._function(self.beta * found) - y)
         unknown = np.abs(high - low)
-        bad = (off > 1e-9 * (1 + np.abs(y))) | (unknown > _KNOWN * (1 + np.abs(found)))
+        # Of scores, by which the rounding of an output may leave them unknown.
+        known = 1e-6
+        bad = (off > 1e-9 * (1 + np.abs(y))) | (unknown > known * (1 + np.abs(found)))
         if bad.any():
             sample = int(np.argmax(bad.reshape(len(y), -1).any(axis=1)))
             raise UnreachableOutputError(

@@ -28,9 +28,6 @@ from .state_evolution import evolve
 
 __all__ = ["self_error"]
 
-# Passes over the samples in all, of each Gauss-Newton step, and the share of the first gradient where a step ends.
-_PASSES, _STEP, _SOLVED = 160, 40, 1e-3
-
 
 def self_error(data: Passes, estimate: Array, V: float, rho: float, covariance: str, tol: float) -> SelfError:
     """Error of an estimate at the end of message passing.
@@ -85,7 +82,9 @@ def _solution(data: Passes, estimate: Array, rank: int, freedom: float, covarian
     """Distance from the solution of the equations, or None where it is not reached."""
     d = data.dimension
     used, at = 0, estimate
-    while used < _PASSES:
+    # Passes over the samples in all.
+    most = 160
+    while used < most:
         at, outside = _truncated(at, rank)
 
         def tangent(M: Array, outside: Array = outside) -> Array:
@@ -123,14 +122,18 @@ def _step(
     step, rest, way = np.zeros_like(at), gradient, gradient
     size = first = float((rest**2).sum())
     passes = 1
-    while passes <= _STEP:
+    # Passes of each Gauss-Newton step.
+    most = 40
+    # Share of the first gradient where a step ends.
+    solved = 1e-3
+    while passes <= most:
         passes += 1
         # Residuals are linear in S, so a difference of two pulls is the Hessian times `way`.
         image = tangent(start - data.residual(at + way, covariance)[1])
         share = size / float((way * image).sum())
         step, rest = step + share * way, rest - share * image
         last, size = size, float((rest**2).sum())
-        if size < _SOLVED**2 * first:
+        if size < solved**2 * first:
             break
         way = rest + size / last * way
     return step, passes

@@ -36,15 +36,13 @@ from .support import support
 __all__ = ["Spectrum", "mmse", "overlap_gain"]
 
 _EPS = float(np.finfo(float).eps)
-# Steps of the double-exponential rule, each half of the one before.
-_FIRST_STEP = 0.25
-# Of an interval in log e, below which the digits come from mpmath.
-_NARROW = 1e-3
 
 
 @lru_cache
 def _rule(level: int) -> Rule:
-    return tanh_sinh(_FIRST_STEP / 2**level)
+    # Steps of the double-exponential rule, each half of the one before.
+    first_step = 0.25
+    return tanh_sinh(first_step / 2**level)
 
 
 class Points(NamedTuple):
@@ -257,7 +255,8 @@ def _loss(rho: float, delta: float) -> tuple[Estimate, Estimate]:
         narrow = min(right - left for left, right in spectrum.intervals)
     except ConvergenceError:
         narrow = 0.0
-    if narrow < _NARROW:
+    # Of an interval in log e, below which the digits come from mpmath.
+    if narrow < 1e-3:
         digits = 40
         exact = Fraction(mmse_digits(rho, delta, digits=digits).value) / Fraction(delta)
         loss, kept = float(1 - exact), float(exact)

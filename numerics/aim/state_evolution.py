@@ -22,8 +22,6 @@ Ends = tuple[float, float]
 __all__ = ["alpha_at", "curve", "evolve", "iterate", "recovery"]
 
 _EPS = float(np.finfo(float).eps)
-# Of Delta: below, S counts as recovered, and V as zero up to it.
-_RECOVERED = 1e-15
 _LARGEST = 1e25
 # Relative widths of the bracket that is returned: the least with signs at its ends that are beyond their errors.
 _WIDTHS = tuple(10.0 ** (k / 4) for k in range(-52, 13))
@@ -171,7 +169,9 @@ def _evolve(alpha: float, rho: float, output: Channel, guess: float | None) -> E
         say = "below weak recovery, alpha/rho <= 1/(2 F(0))"
         one, none = Estimate(1.0, 0.0, start.how), Estimate(0.0, 0.0, start.how)
         return point(one, none, math.inf, (math.inf, math.inf), 0.0, say)
-    low, high = (_RECOVERED, 1.0) if rho == 0 else (_RECOVERED, _LARGEST)
+    # Of Delta: below, S counts as recovered, and V as zero up to it.
+    recovered = 1e-15
+    low, high = (recovered, 1.0) if rho == 0 else (recovered, _LARGEST)
     first = guess if guess is not None else first
     return _solve(route, alpha, min(max(first, 2 * low), high / 2), low, high, point)
 
@@ -182,28 +182,17 @@ def _solve(
     def off(log_x: float) -> float:
         return math.log(route.alpha(math.exp(log_x)).value / alpha)
 
-    value = off(math.log(first))
-    # alpha(Delta) falls, so Delta grows while alpha is too large.
-    step = 1.0 if value > 0 else -1.0
-    left, at_left = math.log(first), value
-    floor, ceiling = math.log(low), math.log(high)
-    while True:
-        right = min(max(left + step, floor), ceiling)
-        at_right = off(right)
-        if at_left * at_right <= 0:
-            break
-        if right in (floor, ceiling):
-            if step > 0:
-                raise ConvergenceError(
-                    f"no fixed point at alpha = {alpha:g} with Delta <= {high:g} ({CITE}, state evolution); for alpha "
-                    "this small MMSE = 1 - 2 alpha F(rho)"
-                )
-            V, q = route.state(low)
-            bound = Estimate(0.0, V.value + V.error, "estimated")
-            residual = abs(route.alpha(low).value - alpha)
-            return point(bound, Estimate(q.value, bound.error, "estimated"), low, (0.0, low), residual, "recovered")
-        left, at_left, step = right, at_right, 2 * step
-    root = float(brentq(off, *sorted((left, right)), xtol=1e-14, rtol=1e-15)) if at_right else right
+    root = _root(off, math.log(first), math.log(low), math.log(high))
+    if root == math.inf:
+        raise ConvergenceError(
+            f"no fixed point at alpha = {alpha:g} with Delta <= {high:g} ({CITE}, state evolution); for alpha "
+            "this small MMSE = 1 - 2 alpha F(rho)"
+        )
+    if root == -math.inf:
+        V, q = route.state(low)
+        bound = Estimate(0.0, V.value + V.error, "estimated")
+        residual = abs(route.alpha(low).value - alpha)
+        return point(bound, Estimate(q.value, bound.error, "estimated"), low, (0.0, low), residual, "recovered")
     x = math.exp(root)
     V, q = route.state(x)
 
@@ -237,6 +226,21 @@ def _solve(
         abs(route.alpha(x).value - alpha),
         f"alpha(Delta) = alpha inside a bracket of relative width {2 * width:.0e}",
     )
+
+
+def _root(off: Callable[[float], float], first: float, floor: float, ceiling: float) -> float:
+    """Where a falling function of log Delta is zero, looked for from `first` on; infinite if beyond one of the ends."""
+    left, at_left = first, off(first)
+    # alpha(Delta) falls, so Delta grows while alpha is too large.
+    step = 1.0 if at_left > 0 else -1.0
+    while True:
+        right = min(max(left + step, floor), ceiling)
+        at_right = off(right)
+        if at_left * at_right <= 0:
+            return float(brentq(off, *sorted((left, right)), xtol=1e-14, rtol=1e-15)) if at_right else right
+        if right in (floor, ceiling):
+            return math.copysign(math.inf, step)
+        left, at_left, step = right, at_right, 2 * step
 
 
 def _least_width(holds: Callable[[float], bool]) -> float | None:

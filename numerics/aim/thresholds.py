@@ -24,10 +24,6 @@ __all__ = [
     "weak_recovery",
 ]
 
-_GUARD = 10
-# Of a threshold that is a sum over labels, known to some 1e-11, and of one from sampled labels.
-_SUM_DIGITS, _SAMPLED_DIGITS = 10, 4
-
 
 @dataclass(frozen=True, repr=False)
 class Threshold(Result):
@@ -59,7 +55,8 @@ def _context(digits: int) -> MPContext:
     if count("digits", digits, 1, "digits of the result") > MAX_DIGITS:
         raise ValueError(f"digits must be <= {MAX_DIGITS}, got {digits}")
     ctx = MPContext()
-    ctx.dps = digits + _GUARD
+    guard = 10
+    ctx.dps = digits + guard
     return ctx
 
 
@@ -148,11 +145,13 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
 
 
 def _most_digits(output: Channel) -> int:
+    # Of a threshold that is a sum over labels, known to some 1e-11, and of one from sampled labels.
+    sum_digits, sampled_digits = 10, 4
     if isinstance(output, Entries):
-        return _SUM_DIGITS
+        return sum_digits
     if output.tokens == 2 or output.name != "hardmax":
         return MAX_DIGITS
-    return _SUM_DIGITS if output.tokens <= SUMMED_TOKENS else _SAMPLED_DIGITS
+    return sum_digits if output.tokens <= SUMMED_TOKENS else sampled_digits
 
 
 def _summed(output: Channel, digits: int, quantity: str) -> Threshold:

@@ -35,8 +35,6 @@ _LEAST, _LARGEST, _LOOKS = math.log(0.01), math.log(20.0), 39
 _PRECISE, _ANY = math.log(1e-6), math.log(4.0)
 # Points on either side of the best, standard deviations to their ends, and rounds of looking for it.
 _SIDES, _REACH, _ROUNDS = 2, 1.8, 5
-# Least step in log rho.
-_STEP = 0.02
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +164,8 @@ def estimate_rho(
     bend = -float(np.diff(around, 2)[0]) / spacing**2 if len(around) == 3 else 0.0
     if bend > 0:
         centre += spacing * 0.5 * float((around[2] - around[0]) / (2 * around[1] - around[0] - around[2]))
-    step = max(_REACH / _SIDES / math.sqrt(bend), _STEP) if bend > 0 else spacing
+    # Least step in log rho.
+    step = max(_REACH / _SIDES / math.sqrt(bend), 0.02) if bend > 0 else spacing
     return _climbed(scores, centre, step, data.samples / data.dimension**2, callback)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import flint
 import numpy as np
 from flint import arb, fmpq
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 __all__ = ["BALLS", "ball", "to_mpf", "working_bits"]
@@ -85,7 +86,7 @@ def ball(value: Any) -> arb:
     return made
 
 
-def to_mpf(ctx: MPContext, value: arb) -> Any:
+def to_mpf(ctx: MPContext, value: arb) -> mpf:
     """Round the midpoint of a ball to a context of mpmath."""
     mantissa, exponent = value.mid().man_exp()
     return +ctx.ldexp(ctx.mpf(int(mantissa)), int(exponent))

@@ -10,7 +10,7 @@ from . import ball as exact
 __all__ = ["Ball", "Balls", "ball", "matrix"]
 
 Ball = Any  # python-flint ships no types for arithmetic between its classes
-Balls = list[Any]
+Balls = list[Ball]
 
 
 def ball(value: float) -> Ball:
@@ -18,6 +18,6 @@ def ball(value: float) -> Ball:
     return exact.ball(repr(float(value)))
 
 
-def matrix(rows: int, columns: int, entries: Iterable[Any]) -> Any:
+def matrix(rows: int, columns: int, entries: Iterable[Ball]) -> arb_mat:
     """Matrix of balls, row by row."""
     return arb_mat(rows, columns, list(entries))

@@ -193,14 +193,14 @@ _PER_STEP = float(1 / _STEP)
 _SIXTH, _SIXTH_LO = leading_floats(Fraction(1, 6), 2)
 # Adding it rounds to an integer, which the last bits of the sum then hold.
 _ROUND = 1.5 * 2.0**52
-# Below, exp counts as zero: its low part would be subnormal soon after.
-_LOWEST = -600.0
 
 
 @njit(error_model="numpy", inline="always")
 def exp(ah, al):  # type: ignore[no-untyped-def]
     """Exponential; zero below -600, and to be called below 700."""
-    x = ah if ah > _LOWEST else _LOWEST
+    # Below, exp counts as zero: its low part would be subnormal soon after.
+    lowest = -600.0
+    x = ah if ah > lowest else lowest
     shifted = x * _PER_STEP + _ROUND
     k = shifted - _ROUND
     # k times the short parts is exact, and so is the first difference (Sterbenz)
@@ -226,7 +226,7 @@ def exp(ah, al):  # type: ignore[no-untyped-def]
     sh, e = _fast_two_sum(th, sh)
     sh, sl = _fast_two_sum(sh, sl + e + tl)
     scale = _from_bits(((bits - j) >> np.uint64(10)) + np.uint64(1023) << np.uint64(52))
-    scale = scale if ah > _LOWEST else 0.0
+    scale = scale if ah > lowest else 0.0
     return sh * scale, sl * scale
 
 

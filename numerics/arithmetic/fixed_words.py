@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import ConvergenceError
 from .ball import working_bits
+from .balls import Ball
 from .word_loops import STEP, TABLES, dot, exponential, largest, multiply, reciprocal, signed_sum
 
 __all__ = ["Fixed", "words_for"]
@@ -50,7 +51,7 @@ def _exponential_tables(n: int) -> tuple[Words, Words, Words, float]:
     return tables, series, log2, units
 
 
-def _to_words(values: Sequence[Any], n: int) -> Words:
+def _to_words(values: Sequence[Ball], n: int) -> Words:
     """Words of the numbers, rounded down; the precision at work must hold them."""
     unit = arb(2) ** (64 * (n - 1))
     whole = [int((value.mid() * unit).floor().unique_fmpz()) for value in values]

@@ -7,11 +7,15 @@ counted.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import typeof, types
-from numba.core import cgutils
+from numba.core import cgutils, typing
+from numba.core.base import BaseContext
+from numba.core.datamodel import DataModelManager
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, unbox
 
@@ -44,7 +48,7 @@ class _Reference(types.Type):
 class _Pointer(models.PrimitiveModel):
     """A pointer to the tuple as numba lays it out."""
 
-    def __init__(self, manager: Any, kind: _Reference) -> None:
+    def __init__(self, manager: DataModelManager, kind: _Reference) -> None:
         super().__init__(manager, kind, manager[kind.whole].get_value_type().as_pointer())
 
 
@@ -63,7 +67,7 @@ class _Fields(AttributeTemplate):
 
 
 @lower_getattr_generic(_Reference)
-def _field(context: Any, builder: Any, kind: _Reference, pointer: Any, name: str) -> Any:
+def _field(context: BaseContext, builder: ir.IRBuilder, kind: _Reference, pointer: ir.Value, name: str) -> ir.Value:
     number = kind.whole.fields.index(name)
     field, place = kind.whole[number], cgutils.gep_inbounds(builder, pointer, 0, number)
     if isinstance(field, _NAMED):
@@ -81,7 +85,7 @@ def _field(context: Any, builder: Any, kind: _Reference, pointer: Any, name: str
 
 
 @intrinsic
-def reference(typingctx: Any, whole: Any) -> Any:
+def reference(typingctx: typing.Context, whole: types.Type) -> Any:
     """Reference to a named tuple of arrays, numbers, and such tuples or references; for use in compiled code.
 
     It is good until the function returns that makes it, and as long as its arrays are held.
@@ -90,7 +94,9 @@ def reference(typingctx: Any, whole: Any) -> Any:
     if not isinstance(whole, _NAMED):
         return None
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(
+        context: BaseContext, builder: ir.IRBuilder, signature: typing.Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         del context, signature
         slot = cgutils.alloca_once(builder, args[0].type)
         builder.store(args[0], slot)
@@ -109,7 +115,7 @@ class Lent:
 
     __slots__ = ("_held", "_numba_type_", "address")
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: tuple[object, ...]) -> None:
         words: list[int] = []
         key = _lay_out(whole, words)
         if key not in _KINDS:
@@ -124,12 +130,12 @@ class Lent:
         return self._numba_type_
 
 
-def lend(whole: Any) -> Any:
+def lend(whole: tuple[object, ...]) -> Any:
     """Named tuple of arrays, numbers, and such tuples or lent ones, as compiled functions take it by reference."""
     return Lent(whole)
 
 
-def _lay_out(whole: Any, words: list[int]) -> tuple[object, ...]:
+def _lay_out(whole: tuple[object, ...], words: list[int]) -> tuple[object, ...]:
     """Append the numbers that numba has for the fields, and return what their types depend on.
 
     Of an array these are its owners, sizes, address, shape and strides.
@@ -157,7 +163,7 @@ def _lay_out(whole: Any, words: list[int]) -> tuple[object, ...]:
     return tuple(key)
 
 
-def _kind(whole: Any) -> types.Type:
+def _kind(whole: tuple[Any, ...]) -> types.Type:
     """Type of a named tuple, by those of its fields."""
     fields = tuple(_kind(field) if hasattr(field, "_fields") else typeof(field) for field in whole)
     if all(field == fields[0] for field in fields):
@@ -166,7 +172,7 @@ def _kind(whole: Any) -> types.Type:
 
 
 @unbox(_Reference)
-def _address(kind: _Reference, lent: Any, c: Any) -> NativeValue:
+def _address(kind: _Reference, lent: ir.Value, c: Any) -> NativeValue:
     number = c.pyapi.object_getattr_string(lent, "address")
     pointer = c.pyapi.long_as_voidptr(number)
     c.pyapi.decref(number)

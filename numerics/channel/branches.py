@@ -43,7 +43,7 @@ class BranchChannel(ChartChannel):
     def operators_at_rest(self, groups: Sequence[tuple[int, ...]]) -> list[Operator]:
         """Operator (15) from zero overlap of each of some groups."""
         off = self.model.tokens * (self.model.tokens + 1)
-        return [one._replace(bias=one.bias + self._missed * off) for one in super().operators_at_rest(groups)]
+        return [replace(one, bias=one.bias + self._missed * off) for one in super().operators_at_rest(groups)]
 
     def log_density_bias(self, q: Array) -> float:
         """The share of the posteriors that is missed."""

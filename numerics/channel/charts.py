@@ -28,8 +28,6 @@ Array = NDArray[np.float64]
 
 #: Growth rate of what is learned from the first samples on.
 AT_ONCE = 1e9
-# Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
-_NARROW = 0.7
 
 
 class OutputPosterior(Protocol):
@@ -210,7 +208,9 @@ class ChartChannel(ChannelBase):
             (h**2).sum(axis=(1, 2)) - size,
             (omega**2).sum(axis=(1, 2)) - self.model.tokens * np.trace(q),
         ]
-        if value[0].std() < _NARROW:
+        # Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
+        narrow = 0.7
+        if value[0].std() < narrow:
             # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
             controls.append(linear([np.exp(-value) - 1 for value in values]))
         of_each, orders = debiased_average(value, controls, self._replicas, self._nodes)

@@ -110,13 +110,6 @@ class Corrected(ChannelBase):
             np.where(quiet, growth_bias, there.growth_bias),
         )
 
-    def left_by_change(self, q: Array) -> Array:
-        """Standard error of the change from the anchors, shape (P, P); zero without any."""
-        if not self.anchors:
-            return np.zeros(q.shape)
-        shares, change = self._changed(q, self._few(q))
-        return np.where(np.sum(shares, axis=0) > 0, standard_error(change), 0.0)
-
     def _changed(self, q: Array, there: Averages) -> tuple[Array, Array]:
         """Shares of the anchors, and what the few, which are `there` at q, change by from them."""
         shares, change = _shares(self._worth, [_known(one, q) for one in self.anchors]), there.g.copy()

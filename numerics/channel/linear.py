@@ -12,8 +12,6 @@ __all__ = ["LinearChannel", "linear_map"]
 
 Array = NDArray[np.float64]
 
-# Points at which a link must be linear, and the rounding that is allowed.
-_POINTS, _ROUNDING = 64, 1e-13
 _EPS = float(np.finfo(float).eps)
 
 
@@ -24,14 +22,16 @@ def linear_map(kernel: LinkKernel) -> Array | None:
         return None
     tokens, indices = kernel.tokens, kernel.indices
     basis = np.eye(tokens * indices).reshape(-1, tokens, indices).transpose(0, 2, 1)
+    # Points at which a link must be linear, and the rounding that is allowed.
+    points, rounding = 64, 1e-13
     with np.errstate(all="ignore"):
         rows = kernel.link(basis)
-        h = np.random.default_rng(0).standard_normal((_POINTS, indices, tokens)) * 3
+        h = np.random.default_rng(0).standard_normal((points, indices, tokens)) * 3
         y = kernel.link(h)
     b = rows.T.reshape(-1, tokens, indices)
     expected = np.einsum("kmp,npm->nk", b, h)
     # The link is analytic on its one region: linear at generic points, linear everywhere.
-    return b if np.abs(y - expected).max() <= _ROUNDING * (1 + np.abs(y).max()) * h[0].size else None
+    return b if np.abs(y - expected).max() <= rounding * (1 + np.abs(y).max()) * h[0].size else None
 
 
 class LinearChannel(ChannelBase):

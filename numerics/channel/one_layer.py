@@ -14,22 +14,20 @@ __all__ = ["OneLayer"]
 
 Array = NDArray[np.float64]
 
-# Values of r at a time: arrays that stay in the cache, as to make larger ones takes longer than to fill them.
-_ROWS = 16
-# Of the two resolutions: order of the panels in r, and step in z. At r = x sd the functions have their poles pi/(2 x)
-# off the real line, and the weight exp(-x^2/2): a step d misses exp(-pi^2/(x d) - x^2/2), at most 1.2e-15 and 1e-16.
-_COARSE, _FINE = (24, 0.09), (32, 0.08)
-# Below this overlap sums of |h|^2 tanh^2 lose fewer digits to differences than those of |h|^2 sech^2.
-_SMALL = 0.2
-# Normal variables end here, and panels in r beyond 1 are at most so wide.
-_CUT, _WIDEST = 9.0, 1.5
-
 
 class OneLayer(ChannelBase):
     """Depth 1: the posterior is h = +-v, and two variables remain, r = |omega| and the component of h along omega.
 
     With Nishimori's identity G = (E[|h|^2 tanh^2(omega.h/V)] - M q)/V^2; deterministic quadrature.
     """
+
+    # Below this overlap sums of |h|^2 tanh^2 lose fewer digits to differences than those of |h|^2 sech^2.
+    _small = 0.2
+
+    # Of the two resolutions: order of the panels in r, and step in z. At r = x sd the functions have their poles pi/(2
+    # x) off the real line, and the weight exp(-x^2/2): a step d misses exp(-pi^2/(x d) - x^2/2), at most 1.2e-15 and
+    # 1e-16.
+    _coarse, _fine = (24, 0.09), (32, 0.08)
 
     model: Network
     layers = (0,)
@@ -42,11 +40,11 @@ class OneLayer(ChannelBase):
     def __call__(self, q: Array) -> Averages:
         """Averages as the ends of an interval about the finer of two resolutions."""
         scalar = float(q[0, 0])
-        coarse, fine = (self._value(scalar, *rule) for rule in (_COARSE, _FINE))
+        coarse, fine = (self._value(scalar, *rule) for rule in (self._coarse, self._fine))
         m, v = self.model.tokens, 1 - scalar
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
         # Differences leave the rounding of their terms.
-        rounding = ROUNDING * (fine + 2 * m * scalar / v**2 if scalar < _SMALL else m / v)
+        rounding = ROUNDING * (fine + 2 * m * scalar / v**2 if scalar < self._small else m / v)
         return Averages(interval(fine, coarse)[:, None, None], growth, np.array([[rounding]]), "estimated")
 
     def log_density(self, q: Array) -> Array:
@@ -56,7 +54,7 @@ class OneLayer(ChannelBase):
         """
         m, scalar = self.model.tokens, float(q[0, 0])
         constant = -0.5 * m * (math.log(2 * math.pi * (1 - scalar)) + 1)
-        return constant + np.array([self._doubt(scalar, *rule) for rule in (_COARSE, _FINE)])
+        return constant + np.array([self._doubt(scalar, *rule) for rule in (self._coarse, self._fine)])
 
     @property
     def solved(self) -> float:
@@ -102,7 +100,7 @@ class OneLayer(ChannelBase):
             decay *= squares(along)
             return decay
 
-        if q < _SMALL:
+        if q < self._small:
             return (self._mean(q, order, step, known) - m * q) / v**2
         # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
         return (m * v - self._mean(q, order, step, missing)) / v**2
@@ -116,15 +114,19 @@ class OneLayer(ChannelBase):
         while edge < 1.0:
             edges.append(edge)
             edge *= 2
-        top = math.sqrt(m) + _CUT
-        wide = np.linspace(1.0, top, math.ceil((top - 1) / _WIDEST) + 1)
+        # Normal variables end here, and panels in r beyond 1 are at most so wide.
+        cut, widest = 9.0, 1.5
+        top = math.sqrt(m) + cut
+        wide = np.linspace(1.0, top, math.ceil((top - 1) / widest) + 1)
         rho = gauss_legendre_panels(np.unique([*edges, *wide]), order)
         log_density = (m - 1) * np.log(rho.nodes) - 0.5 * rho.nodes**2
         log_density -= (0.5 * m - 1) * math.log(2) + math.lgamma(0.5 * m)
         r = math.sqrt(q) * rho.nodes[:, None]
-        reach = math.ceil(_CUT / step)
+        reach = math.ceil(cut / step)
         z = step * np.arange(-reach, reach + 1)
         along = sd * z
         weight = np.exp(-0.5 * z**2) * step / math.sqrt(2 * math.pi)
-        given = [function(r[i : i + _ROWS], r[i : i + _ROWS] + along) @ weight for i in range(0, len(r), _ROWS)]
+        # Values of r at a time: arrays that stay in the cache, as to make larger ones takes longer than to fill them.
+        rows = 16
+        given = [function(r[i : i + rows], r[i : i + rows] + along) @ weight for i in range(0, len(r), rows)]
         return float((rho.weights * np.exp(log_density)) @ np.concatenate(given))

@@ -1,6 +1,6 @@
 """Operator (15) on the overlaps that symmetries leave: its values by randomisations, and what it is made of."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,8 @@ __all__ = ["Operator", "operator_of_normals", "turn_of"]
 Array = NDArray[np.float64]
 
 
-class Operator(NamedTuple):
+@dataclass(frozen=True)
+class Operator:
     """Operator (15) on the overlaps of a group that symmetries leave.
 
     Attributes

@@ -20,18 +20,6 @@ Array = NDArray[np.float64]
 
 #: How many of the sets of moments, from the first on, averages that are linear in them are made of.
 LINEAR = 5
-# Controls whose weights are those of the same outputs. By 512 outputs of one untied layer, means of G with 14 controls
-# were off by .011(3) so, and by .003(4) with weights of other randomisations, which scatter by 4 % more. With the two
-# controls of growth rates, whose tails are heavy, rates of three layers scatter by a quarter more so, and are off by
-# nothing that is seen.
-_FEW = 8
-# Share of what is taken off that may be left, by measurement: three layers, five overlaps, 16, 64 and 192 nodes of each
-# of 4096 outputs, against 768. Of 45 averages, what is left is known to half of what is stated, or better, in 16: it is
-# .95(34) times that at most. Of the others 9 leave more, none by two standard errors; few at 192 nodes are resolved.
-# Beyond `_FULL` nodes it falls at least as their number: six models on charts, 65 536 outputs, against 4096 nodes. Of
-# what is known to .2 it is .50(11), .35(14), .15(9), .11(11), .01(9) at 64 nodes, .37(7), .21(19), .11(12), 0(.1)
-# at 128, .18(17), .04(20) at 256; it is not resolved beyond.
-_LEFT, _FULL = 0.5, 128
 
 
 def linear(x: Sequence[Array]) -> Array:
@@ -75,7 +63,14 @@ def debiased(parts: Array, nodes: int = 0) -> tuple[Array, Array]:
     # the orders beyond need not.
     next_order = (2 * first - second) / 3
     off = (first + next_order).sum(axis=1)
-    share = _LEFT * min(1.0, _FULL / max(nodes, 1))
+    # Share of what is taken off that may be left, by measurement: three layers, five overlaps, 16, 64 and 192 nodes of
+    # each of 4096 outputs, against 768. Of 45 averages, what is left is known to half of what is stated, or better, in
+    # 16: it is .95(34) times that at most. Of the others 9 leave more, none by two standard errors; few at 192 nodes
+    # are resolved. Beyond `full` nodes it falls at least as their number: six models on charts, 65 536 outputs,
+    # against 4096 nodes. Of what is known to .2 it is .50(11), .35(14), .15(9), .11(11), .01(9) at 64 nodes, .37(7),
+    # .21(19), .11(12), 0(.1) at 128, .18(17), .04(20) at 256; it is not resolved beyond.
+    left, full = 0.5, 128
+    share = left * min(1.0, full / max(nodes, 1))
     return np.asarray(parts[0].sum(axis=1) - off), np.append(next_order.mean(axis=0), share * off.mean())
 
 
@@ -103,7 +98,12 @@ def debiased_average(values: Array, controls: Sequence[Array], replicas: int, no
         What they give is not a number.
     """
     columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
-    if len(controls) > _FEW:
+    # Controls whose weights are those of the same outputs. By 512 outputs of one untied layer, means of G with 14
+    # controls were off by .011(3) so, and by .003(4) with weights of other randomisations, which scatter by 4 % more.
+    # With the two controls of growth rates, whose tails are heavy, rates of three layers scatter by a quarter more so,
+    # and are off by nothing that is seen.
+    few = 8
+    if len(controls) > few:
         weights = np.repeat(_weights(values[0], columns[0], replicas), len(columns[0]) // replicas, axis=0)
     else:
         weights = regression(values[0], columns[0])

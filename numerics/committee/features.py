@@ -24,8 +24,6 @@ Array = NDArray[np.float64]
 _CUT = 11.0
 # Degrees of Hermite polynomials, and nodes of each mode.
 _DEGREE, _NODES = 160, 320
-# Least distance of an overlap from one.
-_NEAREST = 1e-6
 
 
 def features(a: Array, b: Array, beta: float) -> tuple[Array, Array]:
@@ -77,7 +75,9 @@ class Stability:
     @property
     def furthest(self) -> float:
         """Overlap up to which the omitted terms are below a hundredth of the variance S_i that is left."""
-        return 1 - max(_NEAREST, 100 * self.left_out * float((self.total / self.slope(1.0)).max()))
+        # Least distance of an overlap from one.
+        nearest = 1e-6
+        return 1 - max(nearest, 100 * self.left_out * float((self.total / self.slope(1.0)).max()))
 
     @property
     def curvature(self) -> Array:

@@ -32,9 +32,6 @@ __all__ = ["GaussianCommittee", "GaussianPoint", "limit_threshold"]
 
 Array = NDArray[np.float64]
 
-# Of the root in log r, the overlaps scanned for sign changes, and coarser nodes for an error.
-_CLOSE, _SCAN, _COARSE = 1e-14, 64, 200
-
 
 def _unseen(u: Array) -> Array:
     """A(u) = E[u/(u + b^2)], b standard normal: sqrt(pi u/2) exp(u/2) erfc(sqrt(u/2))."""
@@ -124,7 +121,9 @@ class GaussianCommittee:
         # A(u) is between its bounds sqrt(pi u/2) and 1 - 1/(1 + u).
         low = 2 * math.log(1 / (8 * alpha)) + math.log(float(rest.min()))
         high = math.log(4 * float(rest.max()) / (2 - 1 / alpha)) + 1.0
-        return self.hidden * math.exp(brentq(wrong, low, high, xtol=_CLOSE, rtol=_CLOSE))
+        # Of the root in log r.
+        close = 1e-14
+        return self.hidden * math.exp(brentq(wrong, low, high, xtol=close, rtol=close))
 
     def conjugate(self, alpha: float, q: float) -> float:
         """Return qhat of a hidden layer, the last layer being at its fixed point."""
@@ -167,7 +166,9 @@ class GaussianCommittee:
             q = -math.expm1(-w)
             return self.conjugate(alpha, q) * math.exp(-w) / q - 1
 
-        grid = np.geomspace(1e-6, -math.log1p(-self.features.furthest), _SCAN)
+        # Overlaps scanned for sign changes.
+        scan = 64
+        grid = np.geomspace(1e-6, -math.log1p(-self.features.furthest), scan)
         values = [gap(float(w)) for w in grid]
         found = [GaussianPoint(alpha, 0.0, self.remainder(alpha), 0.0, "zero", self.growth(alpha))]
         for a, b, left, right in zip(grid[:-1], grid[1:], values[:-1], values[1:], strict=True):
@@ -201,8 +202,10 @@ def limit_threshold(beta: float = 1.0) -> Estimate:
     Estimate
         With the difference of two quadratures as its error.
     """
+    # Coarser nodes for an error.
+    coarse = 200
     values = [
-        1 / float((found.curvature / found.rest(0.0)).sum()) for found in (stability(beta, _COARSE), stability(beta))
+        1 / float((found.curvature / found.rest(0.0)).sum()) for found in (stability(beta, coarse), stability(beta))
     ]
     # Rounding of sums of a hundred thousand terms.
     return Estimate(values[1], abs(values[1] - values[0]) + 1e-13, "estimated")

@@ -23,24 +23,10 @@ __all__ = ["NoisySum"]
 
 Array = NDArray[np.float64]
 
-# Amplitudes b_L are cut here: the mass beyond is 6e-7, and what depends on it varies like a logarithm.
-_LARGEST = 5.0
 # exp(-k^2 eta^2/2), or the power of the characteristic function, at the end of the grid of k.
 _END = 1e-9
-# Standard deviations of X, and of the noise, on either side of the mean.
-_REACH, _NOISE = 9.0, 7.0
-# Largest b^2 + |a b| of one layer but for a mass of 1e-9.
-_SQUARE = 50.0
-# Largest noise over the standard deviation of X that is computed.
-_WIDEST = 30.0
-# Where the characteristic function of one layer is evaluated to find the range of its power.
-_PROBE = 120.0
 # Widths of a Gaussian on either side.
 _TAIL = 6.5
-# Density below which an output counts as impossible, relative to the largest: rounding of a Fourier sum.
-_TINY = 1e-11
-# Rows of the grid of outputs at once, which bounds the memory.
-_ROWS = 1024
 
 
 class _Grid(NamedTuple):
@@ -111,8 +97,10 @@ class _Waves:
 @lru_cache(maxsize=16)
 def _probed(beta: float) -> tuple[Array, Array]:
     """Values of k, and |phi| of one layer at pairs of them."""
-    k = np.linspace(0.0, _PROBE, 401)
-    return k, np.abs(_Waves(beta, _PROBE, 0)(k, k)[0])
+    # Where the characteristic function of one layer is evaluated to find the range of its power.
+    probe = 120.0
+    k = np.linspace(0.0, probe, 401)
+    return k, np.abs(_Waves(beta, probe, 0)(k, k)[0])
 
 
 def _ends(beta: float, count: int) -> Array:
@@ -149,13 +137,20 @@ class NoisySum:
         Resolution 0, 1, ...; each adds digits.
     """
 
+    # Amplitudes b_L are cut here: the mass beyond is 6e-7, and what depends on it varies like a logarithm.
+    _largest = 5.0
+
     def __init__(self, count: int, beta: float, least: float, level: int = 0) -> None:
         layer = stability(beta)
         self._count, self._least = count, least
         self._width = np.sqrt(count * layer.rest(0.0))
+        # Largest b^2 + |a b| of one layer but for a mass of 1e-9.
+        square = 50.0
         # One layer may be far out, where its features grow like squares.
-        self._tail = float(features(np.zeros(1), np.full(1, math.sqrt(_SQUARE)), beta)[1][0])
-        narrow, self._widest = math.sqrt(least) / _LARGEST, _WIDEST * float(self._width.max())
+        self._tail = float(features(np.zeros(1), np.full(1, math.sqrt(square)), beta)[1][0])
+        # Largest noise over the standard deviation of X that is computed.
+        widest = 30.0
+        narrow, self._widest = math.sqrt(least) / self._largest, widest * float(self._width.max())
         # The power of the characteristic function may end before the noise does.
         end = math.sqrt(-2 * math.log(_END)) / narrow
         self._top = np.minimum(end, _ends(beta, count)) if count > 2 else np.full(2, end)
@@ -169,8 +164,10 @@ class NoisySum:
 
     def _at(self, eta: float) -> tuple[float, float]:
         """Return the mean square error of X, and E |E[h h^T - I | Y]|^2 of one layer, at this noise."""
+        # Standard deviations of X, and of the noise, on either side of the mean.
+        reach, noise = 9.0, 7.0
         # Half a period, from the mean: features are within 1 of theirs.
-        half = np.minimum(_REACH * self._width + self._tail, self._count) + _NOISE * eta
+        half = np.minimum(reach * self._width + self._tail, self._count) + noise * eta
         top = np.minimum(self._top, math.sqrt(-2 * math.log(_END)) / eta)
         k1, k2 = (math.pi / h * np.arange(math.ceil(t * h / math.pi) + 1) for t, h in zip(top, half, strict=True))
         one, *others = self._waves(k1, k2)
@@ -189,9 +186,13 @@ class NoisySum:
         def back(waves: Array, field: _Parts) -> Array:
             return np.asarray((waves @ field.real) @ turn.real - (waves @ field.imag) @ turn.imag)
 
-        blocks = [y1[begin : begin + _ROWS] for begin in range(0, len(y1), _ROWS)]
+        # Rows of the grid of outputs at once, which bounds the memory.
+        rows = 1024
+        blocks = [y1[begin : begin + rows] for begin in range(0, len(y1), rows)]
         densities = [back(np.cos(np.outer(y, k1)), fields[0]) for y in blocks]
-        least = _TINY * max(float(p.max()) for p in densities)
+        # Density below which an output counts as impossible, relative to the largest: rounding of a Fourier sum.
+        tiny = 1e-11
+        least = tiny * max(float(p.max()) for p in densities)
         cell = 2 * (half[0] / points[0]) * (half[1] / points[1])  # y1 of either sign
         information = growth = 0.0
         for y, p in zip(blocks, densities, strict=True):
@@ -208,7 +209,7 @@ class NoisySum:
         if not rho >= self._least:
             raise ConvergenceError(f"rho = {rho:.3g} is below {self._least:.3g}, the least that was prepared (52)")
         b = gauss_legendre_panels(
-            np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 7), np.linspace(1.0, _LARGEST, 6)[1:]]), 12
+            np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 7), np.linspace(1.0, self._largest, 6)[1:]]), 12
         )
         weights = b.weights * np.exp(-0.5 * b.nodes**2) * math.sqrt(2 / math.pi)
         eta = math.sqrt(rho) / b.nodes

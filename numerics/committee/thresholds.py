@@ -16,13 +16,10 @@ from .noise import NoisySum
 
 __all__ = ["CommitteeThreshold", "committee_threshold", "last_layer_threshold", "remainder_at_zero"]
 
-# Least rho of a first attempt, in units of that of Gaussian sums, and the factor to a next one.
-_LEAST, _LOWER, _ATTEMPTS = 0.8, 0.3, 4
 # Of log rho that is searched upwards.
 _RANGE = 20.0
 # Weight of amplitudes b_L beyond the last one that is averaged over, as a share of the result.
 _CUT_OFF = 1e-6
-_CLOSE = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,18 +130,21 @@ def _root(
     hidden: int, beta: float, rho: float, level: int, ahead: Callable[[NoisySum, float], float]
 ) -> tuple[NoisySum, float]:
     """Return the rho where a function that rises with it vanishes, and the averages there."""
-    least = _LEAST * rho
-    for _ in range(_ATTEMPTS):
+    # Least rho of a first attempt, in units of that of Gaussian sums, and the factor to a next one.
+    begin, lower, attempts = 0.8, 0.3, 4
+    least = begin * rho
+    close = 1e-12
+    for _ in range(attempts):
         averages = NoisySum(hidden, beta, least, level)
-        low = math.log(least) + _CLOSE
+        low = math.log(least) + close
         if ahead(averages, math.exp(low)) < 0:
             high = low + 1.0
             while ahead(averages, math.exp(high)) < 0 and high < low + _RANGE:
                 high += 1.0
             if ahead(averages, math.exp(high)) >= 0:
-                found = brentq(lambda x, a=averages: ahead(a, math.exp(x)), low, high, xtol=_CLOSE)
+                found = brentq(lambda x, a=averages: ahead(a, math.exp(x)), low, high, xtol=close)
                 return averages, math.exp(found)
-        least *= _LOWER
+        least *= lower
     raise ConvergenceError(
         f"no rho >= {least:.3g} is a fixed point of the last layer (14) with {hidden} hidden layers; alpha or beta is "
         "too far from one"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -27,12 +27,8 @@ ROOM = 1.1
 LINK_RANGE, RANGE = (1e-12, 0.1), (1e-10, 0.1)
 # Most points per randomisation, and times the nodes of a posterior; finest rules.
 _MOST, _MOST_INNER, _FINEST = 2**16, 16, 1e-10
-# Points of the next attempt in units of the last; how much finer the rules of one attempt are at most.
-_LEAST_TIMES, _MOST_TIMES, _MOST_FINER = 2, 16, 100
 # Errors are asked to be smaller by this, as they are known to a quarter.
 _SHARE = 0.8
-# Four times the points halve what scatters; what falls by less than this is a bias that more nodes diminish.
-_FALLS = 0.75
 
 #: What makes errors smaller: more samples, finer rules, or nothing, as the finest averages were taken.
 By: TypeAlias = Literal["samples", "rules", "all"]
@@ -77,7 +73,8 @@ def not_reached(accuracy: float) -> str:
     return f"the accuracy of {accuracy:g} is not reached"
 
 
-class Effort(NamedTuple):
+@dataclass(frozen=True)
+class Effort:
     """What averages may take.
 
     Attributes
@@ -158,21 +155,25 @@ def as_accurate(solve: Callable[[Effort], Attempt[Found]], first: Effort) -> tup
         Of the first attempt.
     """
     effort, at = first, solve(first)
+    # Four times the points halve what scatters; what falls by less than this is a bias that more nodes diminish.
+    falls = 0.75
     while at.converged and not at.reached and (more := _more(effort, at)) is not None:
         before, grown = at.times, math.log2(more.samples / effort.samples)
         effort, at = more, solve(more)
         if at.by == "rules" and at.times >= before:
             break  # finer rules do not help
-        if at.by == "samples" and at.times > _FALLS ** (0.5 * grown) * before and effort.inner < _MOST_INNER:
-            effort = effort._replace(inner=2 * effort.inner)
+        if at.by == "samples" and at.times > falls ** (0.5 * grown) * before and effort.inner < _MOST_INNER:
+            effort = replace(effort, inner=2 * effort.inner)
     return at, effort
 
 
 def _more(effort: Effort, at: Attempt[Found]) -> Effort | None:
     """The next effort; None where there is none."""
+    # Points of the next attempt in units of the last; how much finer the rules of one attempt are at most.
+    least_times, most_times, most_finer = 2, 16, 100
     if at.by == "samples" and effort.samples < _MOST:
-        times = 2 ** math.ceil(math.log2(min(max((at.times / _SHARE) ** 2, _LEAST_TIMES), _MOST_TIMES)))
-        return effort._replace(samples=effort.samples * min(times, _MOST // effort.samples))
+        times = 2 ** math.ceil(math.log2(min(max((at.times / _SHARE) ** 2, least_times), most_times)))
+        return replace(effort, samples=effort.samples * min(times, _MOST // effort.samples))
     if at.by == "rules" and effort.fine > _FINEST:
-        return effort._replace(fine=max(_FINEST, effort.fine * _SHARE / min(max(at.times, 2.0), _MOST_FINER)))
+        return replace(effort, fine=max(_FINEST, effort.fine * _SHARE / min(max(at.times, 2.0), most_finer)))
     return None

@@ -29,14 +29,7 @@ __all__ = ["read_array", "read_arrays", "read_named", "regular", "write_array", 
 
 # How files begin.
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
-# Longest header, in bytes: NumPy's own bound on what it evaluates.
-_HEADER = 10_000
-# DEFLATE makes no more of a byte than so many (RFC 1951: 258 bytes from two codes of one bit each).
-_DEFLATE = 1032
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_AXES = 32
-# Bytes inflated at a time.
-_CHUNK = 1 << 20
 # NumPy parses headers by `ast`, whose recursion depth all threads share in Python 3.11 before 3.11.8 (python/cpython
 # issue 106905): two at once fail with a SystemError. The filters of `warnings` are shared by threads, too.
 _ONE_AT_A_TIME = threading.Lock()
@@ -213,8 +206,10 @@ def _header(stream: IO[bytes]) -> _Header:
     count, read = (2, npy.read_array_header_1_0) if version[0] == 1 else (4, npy.read_array_header_2_0)
     field = stream.read(count)
     length = int.from_bytes(field, "little")
-    if len(field) < count or length > _HEADER:
-        raise _RefusedError(f"its header of {length} bytes is longer than {_HEADER}, or cut short")
+    # Longest header, in bytes: NumPy's own bound on what it evaluates.
+    header = 10_000
+    if len(field) < count or length > header:
+        raise _RefusedError(f"its header of {length} bytes is longer than {header}, or cut short")
     text = stream.read(length)
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -233,8 +228,9 @@ def _check_entries(header: _Header) -> None:
     if dtype.kind not in "iuf":
         kind = {"c": "complex numbers", "b": "True and False", "V": "records of several fields"}.get(dtype.kind)
         raise _RefusedError(f"it holds {kind or 'no numbers'} ({str(dtype)[:40]}), expected real numbers")
-    if len(header.shape) > _AXES or any(n < 0 for n in header.shape):
-        raise _RefusedError(f"no array has the shape {header.shape[:_AXES]}")
+    axes = 32
+    if len(header.shape) > axes or any(n < 0 for n in header.shape):
+        raise _RefusedError(f"no array has the shape {header.shape[:axes]}")
     if math.prod(max(n, 1) for n in header.shape) * dtype.itemsize > sys.maxsize:
         raise _RefusedError(f"its shape {header.shape} has more entries than memory has addresses")
 
@@ -255,7 +251,9 @@ def _check_member(member: zipfile.ZipInfo, key: str) -> None:
         raise _RefusedError(f"{key} is compressed in another way than by numpy.savez_compressed")
     if member.flag_bits & 1:
         raise _RefusedError(f"{key} is encrypted")
-    if member.file_size > _DEFLATE * (member.compress_size + 1):
+    # DEFLATE makes no more of a byte than so many (RFC 1951: 258 bytes from two codes of one bit each).
+    deflate = 1032
+    if member.file_size > deflate * (member.compress_size + 1):
         raise _RefusedError(f"{key} cannot inflate from {member.compress_size} bytes to {member.file_size}")
 
 
@@ -287,8 +285,10 @@ def write_arrays(path: Path, **arrays: Any) -> None:
 
 def _fill(there: Numbers, read: Callable[[int], bytes]) -> None:
     done = 0
+    # Bytes inflated at a time.
+    chunk = 1 << 20
     while done < len(there):
-        part = read(min(_CHUNK, len(there) - done))
+        part = read(min(chunk, len(there) - done))
         if not part:
             raise _RefusedError("it is cut short")
         there[done : done + len(part)] = memoryview(part)

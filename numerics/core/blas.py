@@ -3,14 +3,13 @@
 import sys
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["one_blas_thread", "one_thread"]
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[object]:
     """Limit BLAS to one thread from the call on, until the context that it returns is left.
 
     Notes
@@ -21,7 +20,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
 
 
-def one_thread() -> AbstractContextManager[Any]:
+def one_thread() -> AbstractContextManager[object]:
     """Limit BLAS and OpenMP to one thread likewise."""
     return _libraries(len(sys.modules)).limit(limits=1)
 

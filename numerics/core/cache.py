@@ -17,8 +17,6 @@ __all__ = ["cache_folder", "private_folder", "read_private", "temporary_folder"]
 
 # Permissions of others to write, and others' of any kind.
 _WRITE, _ANY = 0o022, 0o077
-# No file of the cache is larger.
-_LARGEST = 2**26
 
 # Folders of this process that stand in for those of the cache.
 _instead: dict[Path, Path | None] = {}
@@ -86,14 +84,16 @@ def temporary_folder(name: str, reason: str, folder: Path | None = None) -> Path
 def read_private(path: Path) -> bytes | None:
     """Content of a file that nobody but its owner, the user or root, may write; None where there is no such file."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    # No file of the cache is larger.
+    largest = 2**26
     try:
         with os.fdopen(os.open(path, flags), "rb") as stream:
             status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode) or not _ours(status) or status.st_size > _LARGEST:
+            if not stat.S_ISREG(status.st_mode) or not _ours(status) or status.st_size > largest:
                 return None
             if os.name == "posix" and status.st_mode & _WRITE:
                 return None
-            return stream.read(_LARGEST)
+            return stream.read(largest)
     except OSError:
         return None
 

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import ClusterError, ConvergenceError
 from .interrupts import without_interrupts
 from .kernel_cache import settle
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 __all__ = [
     "LARGE_GRAPHS",
@@ -34,8 +34,6 @@ __all__ = [
 PATIENCE = 60.0
 #: Settings of Dask under which it does not warn of arguments of many bytes.
 LARGE_GRAPHS = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
-# Seconds between questions whether the cluster still has workers.
-_ASK = 1.0
 # Every worker process computes one task at a time, on one thread.
 _ENVIRONMENT = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -68,7 +66,7 @@ def check_cluster(where: str | Client, workers: int | None) -> None:
 
 
 @contextmanager
-def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any]:
+def open_client(where: str | Client, workers: int | None = None) -> Iterator[Client]:
     """Give a client of a Dask cluster, which is closed at the end, and with it the cluster if it is local.
 
     Parameters
@@ -92,7 +90,7 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         # As the default it would be asked for locks by whatever writes netCDF, also when it is gone.
-        options: dict[str, Any] = {"timeout": PATIENCE, "set_as_default": False}
+        options: dict[str, float | bool] = {"timeout": PATIENCE, "set_as_default": False}
         try:
             if where == "local":
                 settle()
@@ -117,7 +115,7 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
         yield stack.enter_context(client)
 
 
-def await_future(client: Any, future: Any) -> None:
+def await_future(client: Client, future: Future) -> None:
     """Wait for a future of a client.
 
     Raises
@@ -127,7 +125,9 @@ def await_future(client: Any, future: Any) -> None:
     """
     finished, since = Event(), time.monotonic()
     future.add_done_callback(lambda _: finished.set())
-    while not finished.wait(_ASK):
+    # Seconds between questions whether the cluster still has workers.
+    ask = 1.0
+    while not finished.wait(ask):
         if client.nthreads():
             since = time.monotonic()
         elif time.monotonic() > since + PATIENCE:

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from secrets import token_hex
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterPool", "Recipe", "Workers", "called", "mapped", "parts_of", "threads_of", "workers_of"]
 
-# Objects that a worker keeps, by the recipes of which it has made them.
-_MOST = 4
+#: What a function of a row of arguments gives.
+Made = TypeVar("Made")
 
 
 class ClusterPool:
@@ -36,16 +36,16 @@ class ClusterPool:
     client : distributed.Client
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Client) -> None:
         self._client, self._name, self._number = client, token_hex(4), 0
 
     def map(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Made],
         rows: Iterable[Mapping[str, object]],
         tick: Callable[[], object] | None = None,
-        **shared: Any,
-    ) -> list[Any]:
+        **shared: object,
+    ) -> list[Made]:
         """Results of a public function of each row of arguments, in their order.
 
         Parameters
@@ -81,11 +81,11 @@ class ClusterPool:
 
 
 def mapped(
-    function: Callable[..., Any],
+    function: Callable[..., Made],
     rows: Iterable[Mapping[str, object]],
     tick: Callable[[], object],
     pool: ClusterPool | None,
-) -> list[Any]:
+) -> list[Made]:
     """Results of a public function of each row of arguments: on the workers of a cluster where there is one, else here.
 
     Parameters
@@ -103,7 +103,7 @@ def mapped(
     return found
 
 
-def called(row: Mapping[str, object], *, function: Callable[..., Any], shared: Mapping[str, object]) -> Any:
+def called(row: Mapping[str, object], *, function: Callable[..., Made], shared: Mapping[str, object]) -> Made:
     """Call a function with a row of arguments and with those of every call."""
     return function(**row, **shared)
 
@@ -154,7 +154,7 @@ def _own(arguments: tuple[object, ...]) -> tuple[object, ...]:
     return tuple(deepcopy(one) if isinstance(one, np.random.Generator) else one for one in arguments)
 
 
-_made: OrderedDict[str, Any] = OrderedDict()
+_made: OrderedDict[str, object] = OrderedDict()
 _LOCK = Lock()
 
 
@@ -172,21 +172,23 @@ class Recipe:
         By which a worker knows what it has made.
     """
 
-    make: Callable[..., Any]
+    make: Callable[..., object]
     arguments: tuple[object, ...]
     key: str = field(default_factory=token_hex)
 
     @classmethod
-    def of(cls, make: Callable[..., Any], *arguments: object) -> Recipe:
+    def of(cls, make: Callable[..., object], *arguments: object) -> Recipe:
         """The recipe of an object by the arguments as they are now."""
         return cls(make, _own(arguments))
 
     def made(self) -> Any:
         """The object; this process keeps the latest few."""
+        # Objects that a worker keeps, by the recipes of which it has made them.
+        most = 4
         with _LOCK:
             if self.key not in _made:
                 _made[self.key] = self.make(*_own(self.arguments))
-                while len(_made) > _MOST:
+                while len(_made) > most:
                     _made.popitem(last=False)
             _made.move_to_end(self.key)
             return _made[self.key]

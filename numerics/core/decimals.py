@@ -9,12 +9,8 @@ __all__ = ["check_size", "pm", "recorded", "significant", "to_error"]
 
 # float64 has no more; and no number of the command is known to more digits unless it was asked for with --digits.
 _MOST = 10
-# Digits of a record: those of every float64, and of a value that has no error.
-_FLOAT, _UNKNOWN = 15, 12
 # Fixed notation from here up to here; scientific outside.
 _SMALL, _LARGE = 1e-4, 1e10
-# What a number may take as a quotient of integers: arithmetic with millions of digits is minutes and gigabytes.
-_MOST_DIGITS, _MOST_EXPONENT = 2000, 5000
 _NUMBER = re.compile(r"[-+]?[\d_]*\.?[\d_]*(?:[eE]([-+]?[\d_]+))?")
 
 
@@ -96,11 +92,13 @@ def recorded(value: float, error: float | None) -> str:
     >>> recorded(0.4860123, 0.00291), recorded(1.25e-8, 0.0), recorded(1 / 3, 1e-15), recorded(1 / 3, None)
     ('0.4860123', '1.25e-08', '0.3333333333333333', '0.333333333333')
     """
+    # Digits of a record: those of every float64, and of a value that has no error.
+    of_float, unknown = 15, 12
     if error is None or not math.isfinite(error):
-        return to_error(value, 0.0, digits=_UNKNOWN)
-    if value and math.isfinite(value) and (not error or _exponent(value) - _exponent(error / 1000) + 2 > _FLOAT):
+        return to_error(value, 0.0, digits=unknown)
+    if value and math.isfinite(value) and (not error or _exponent(value) - _exponent(error / 1000) + 2 > of_float):
         return repr(float(value))
-    return to_error(value, error / 1000, digits=_FLOAT)
+    return to_error(value, error / 1000, digits=of_float)
 
 
 def _exponent(value: float) -> int:
@@ -116,13 +114,15 @@ def check_size(name: str, text: str) -> None:
     ValueError
         More than 2000 digits, or beyond 1e5000.
     """
+    # What a number may take as a quotient of integers: arithmetic with millions of digits is minutes and gigabytes.
+    most_digits, most_exponent = 2000, 5000
     for part in text.split("/"):
         match = _NUMBER.fullmatch(part.strip())
         exponent = match[1] if match else None
-        if len(part) > _MOST_DIGITS or (exponent and (len(exponent) > 6 or abs(int(exponent)) > _MOST_EXPONENT)):
+        if len(part) > most_digits or (exponent and (len(exponent) > 6 or abs(int(exponent)) > most_exponent)):
             raise ValueError(
-                f"{name} must have at most {_MOST_DIGITS} digits and lie in [1e-{_MOST_EXPONENT}, "
-                f"1e{_MOST_EXPONENT}], got {_shown(text)}"
+                f"{name} must have at most {most_digits} digits and lie in [1e-{most_exponent}, "
+                f"1e{most_exponent}], got {_shown(text)}"
             )
 
 

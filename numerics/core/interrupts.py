@@ -5,7 +5,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 from .watch import ENDING, watch
 
@@ -18,12 +19,13 @@ __all__ = [
     "without_interrupts",
 ]
 
+_Handler = signal.Handlers | Callable[[int, FrameType | None], object]
+
 #: Exit status of an interrupted command.
 INTERRUPTED = 130
 
 # Brings an interrupt again, so many seconds later; not on Windows.
 _AGAIN: int | None = getattr(signal, "SIGALRM", None)
-_MOMENT = 0.01
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def interruptible(last_words: Callable[[], object] | None = None) -> Iterator[No
         return
     unwatch = watch(INTERRUPTED, last_words) if last_words is not None else None
     ours = [number for number in (signal.SIGTERM, _AGAIN) if number and signal.getsignal(number) == signal.SIG_DFL]
-    usual_handlers: dict[int, Any] = {number: signal.SIG_DFL for number in ours}
+    usual_handlers: dict[int, _Handler] = {number: signal.SIG_DFL for number in ours}
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         usual_handlers[signal.SIGINT] = signal.default_int_handler
     _came.clear()
@@ -53,9 +55,11 @@ def interruptible(last_words: Callable[[], object] | None = None) -> Iterator[No
         signal.signal(number, _interrupt)
     usual = sys.unraisablehook
 
+    moment = 0.01
+
     def unraisable(about: "sys.UnraisableHookArgs") -> None:
         if _AGAIN in ours and issubclass(about.exc_type, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+            signal.setitimer(signal.ITIMER_REAL, moment)
         elif not _came.is_set():
             usual(about)
         # Otherwise an object that an interrupt left half made is removed.

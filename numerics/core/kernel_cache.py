@@ -34,9 +34,7 @@ def install() -> None:
 def settle() -> None:
     """Choose the folder now: processes that this one starts take the same, and do not each speak of it."""
     importlib.import_module(_DISPATCHER)  # before what attaches itself to it
-    from .kernel_files import settle
-
-    settle()
+    _files().settle()
 
 
 class _Finder(MetaPathFinder):
@@ -60,6 +58,11 @@ class _Finder(MetaPathFinder):
 
 
 def _attach(dispatcher: ModuleType) -> None:
-    from .kernel_files import attach
+    _files().attach(dispatcher)
 
-    attach(dispatcher)
+
+def _files() -> ModuleType:
+    """The module of the files, which itself imports numba."""
+    from . import kernel_files
+
+    return kernel_files

@@ -59,7 +59,7 @@ class CheckedFile(IndexDataCacheFile):
         """Save the data of a signature."""
         super().save(key, (key, data))
 
-    def load(self, key: object) -> Any:
+    def load(self, key: object) -> object:
         """Data of a signature, None if there are none."""
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
@@ -77,7 +77,7 @@ class CheckedFile(IndexDataCacheFile):
             return {}  # of arguments whose classes were moved or renamed since, with the sources
         return dict(names) if stamp == self._source_stamp else {}
 
-    def _load_data(self, name: str) -> Any:
+    def _load_data(self, name: str) -> object:
         content = _whole(self._data_path(name))
         return None if content is None else pickle.loads(content)
 
@@ -201,7 +201,7 @@ class CheckedCache(FunctionCache):
         stamp = (self._impl.locator.get_source_stamp(), kernel_hash(function.__module__))
         self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
 
-    def load_overload(self, sig: object, target_context: object) -> Any:
+    def load_overload(self, sig: object, target_context: object) -> object:
         """Load a signature; None where there is none, or the disk refuses."""
         found = None
         with self._compiled_otherwise():

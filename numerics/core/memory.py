@@ -10,10 +10,6 @@ if sys.platform != "win32":
 
 __all__ = ["memory_limit", "refuse_memory"]
 
-# Of the memory that is there, the rest is for the system and for what a computation takes beside its arrays.
-_SHARE = 0.8
-# Where the system does not say what it has.
-_USUAL = 8 * 2**30
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
 
 
@@ -25,7 +21,9 @@ def memory_limit() -> int:
             soft = resource.getrlimit(kind)[0]
             if soft != resource.RLIM_INFINITY:
                 limits.append(soft)
-    return int(_SHARE * min(limits))
+    # Of the memory that is there, the rest is for the system and for what a computation takes beside its arrays.
+    share = 0.8
+    return int(share * min(limits))
 
 
 def refuse_memory(what: str, size: float, remedy: str) -> None:
@@ -62,10 +60,12 @@ def _text(size: float) -> str:
 
 
 def _physical() -> int:
+    # Where the system does not say what it has.
+    usual = 8 * 2**30
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return _USUAL
+        return usual
 
 
 def _control_group() -> list[int]:

@@ -80,8 +80,6 @@ STYLES: dict[str, dict[str, object]] = {
         "lines.markersize": 5.5,
     },
 }
-# Points of a smooth curve between two computed ones.
-_FINE = 16
 # Dates are left out of the files, so that a picture of the same data is the same file.
 _UNDATED: dict[str, dict[str, object]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
 
@@ -181,11 +179,13 @@ def smooth(x: Sequence[float] | Array, y: Sequence[float] | Array, kinks: Sequen
     corners: list[int] = [int(k) for k in np.flatnonzero(np.isin(at, kinks)) if 0 < k < len(at) - 1]
     ends = [0, *corners, len(at) - 1]
     fine_x, fine_y = [at[:1]], [values[:1]]
+    # Points of a smooth curve between two computed ones.
+    fine = 16
     for first, last in pairwise(ends):
         if last == first:
             continue
         piece = slice(first, last + 1)
-        share = np.arange(1, _FINE + 1) / _FINE
+        share = np.arange(1, fine + 1) / fine
         dense = (at[first:last, None] + np.diff(at[piece])[:, None] * share).ravel()
         fine_x.append(dense)
         fine_y.append(PchipInterpolator(at[piece], values[piece])(dense))

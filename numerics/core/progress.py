@@ -3,7 +3,10 @@
 import sys
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 __all__ = ["Bar", "bars_drawn", "close_bars"]
 
@@ -26,7 +29,7 @@ class Bar:
 
     def __init__(self, title: str, *, show: bool) -> None:
         self._title, self._show = title, show
-        self._bar: Any = None
+        self._bar: tqdm | None = None
         self._begin = time.monotonic()
 
     def to(self, done: int, total: int) -> None:

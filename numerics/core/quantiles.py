@@ -8,9 +8,6 @@ from scipy.special import gammaincinv, ndtr
 
 __all__ = ["at_normals", "chi_squared_quantile"]
 
-# Spacing of a table over normal numbers, and where it ends: beyond is less than one of 2^32 draws.
-_SPACING, _END = 2.0**-11, 6.3
-
 
 def chi_squared_quantile(probability: ArrayLike, freedom: float) -> NDArray[np.float64]:
     """Value below which a chi-squared variable of these degrees of freedom is with this probability.
@@ -56,5 +53,7 @@ def at_normals(quantile: Callable[[NDArray[np.float64]], NDArray[np.float64]], z
     >>> print(f"{at_normals(lambda p: chi_squared_quantile(p, 3), 1.6448536):.4f}")
     7.8147
     """
-    grid = np.arange(-_END, _END + _SPACING, _SPACING)
+    # Spacing of a table over normal numbers, and where it ends: beyond is less than one of 2^32 draws.
+    spacing, end = 2.0**-11, 6.3
+    grid = np.arange(-end, end + spacing, spacing)
     return np.asarray(np.interp(np.asarray(z, np.float64), grid, quantile(ndtr(grid))))

@@ -38,8 +38,6 @@ __all__ = [
 ]
 
 How = Literal["rigorous", "estimated", "monte-carlo"]
-# Numbers in a result's text.
-_MOST_NUMBERS = 4
 _PROVENANCE = ("converged", "status", "n_iter", "seed", "kernel_hash", "remedy", "how")
 
 
@@ -79,7 +77,9 @@ class Result:
     def lines(self) -> Iterator[str]:
         """What one wants to see first, a sentence each, the status last."""
         values = (f"{name} = {_short(value)}" for name, value in _numbers(self))
-        yield from islice(values, _MOST_NUMBERS)
+        # Numbers in a result's text.
+        most_numbers = 4
+        yield from islice(values, most_numbers)
         yield str(getattr(self, "status", ""))
 
     def __init_subclass__(cls) -> None:

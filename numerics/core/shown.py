@@ -17,8 +17,6 @@ Shown = TypeVar("Shown", bound=type)
 
 # Lines of an object's text; characters of one of them, and of a text in it; entries of an array, overlaps in a line.
 _MOST_LINES, _WIDTH, _LONGEST, _ENTRIES, _OVERLAPS = 6, 110, 60, 4, 4
-# An entry off the diagonal is shown where it is so many of its errors from zero.
-_CLEAR = 3.0
 
 
 def few_lines(cls: Shown) -> Shown:
@@ -109,9 +107,11 @@ def overlap_entries(overlap: Array, error: Array | None = None) -> list[tuple[st
     pairs += [(i, j) for i in range(size) for j in range(size) if i < j or (both and i > j)]
     apart = "," if size > 9 else ""
     found = []
+    # An entry off the diagonal is shown where it is so many of its errors from zero.
+    clear = 3.0
     for i, j in pairs:
         value, off = float(overlap[i, j]), None if error is None else float(error[i, j])
-        if i == j or (value and abs(value) > _CLEAR * (off or 0.0)):
+        if i == j or (value and abs(value) > clear * (off or 0.0)):
             found.append((f"q_{i + 1}{apart}{j + 1}", value, off))
     return found
 

@@ -13,13 +13,8 @@ __all__ = ["canonical_axes", "canonical_basis", "first_largest", "merged"]
 
 Array = NDArray[np.float64]
 
-# Length of the part of a unit vector in a subspace from which on it counts: some part is at least 1/sqrt(n), and one
-# that vanishes is left with some 1e-16.
-_PART = 1e-3
 # Eigenvalues closer than this share of the largest are one; a decomposition moves them by some 1e-16 of it.
 _SAME = 1e-9
-# Relative differences of values that are sums of a few terms in another order: some 1e-16 a term.
-_EQUAL = 1e-12
 
 
 def canonical_basis(vectors: Array) -> Array:
@@ -44,6 +39,9 @@ def canonical_basis(vectors: Array) -> Array:
            [0., 1.]])
     """
     basis = np.zeros((len(vectors), 0))
+    # Length of the part of a unit vector in a subspace from which on it counts: some part is at least 1/sqrt(n), and
+    # one that vanishes is left with some 1e-16.
+    part = 1e-3
     for row in vectors:
         if basis.shape[1] == vectors.shape[1]:
             break
@@ -51,7 +49,7 @@ def canonical_basis(vectors: Array) -> Array:
         for _ in range(2):  # the second time what rounding has left of the first
             left = left - basis @ (basis.T @ left)
         length = float(np.linalg.norm(left))
-        if length > _PART:
+        if length > part:
             basis = np.column_stack([basis, left / length])
     return basis
 
@@ -90,8 +88,10 @@ def merged(values: Array) -> Array:
     distinct, place = np.unique(values, return_inverse=True)
     size = np.abs(values[np.isfinite(values) & (values != 0)])
     usual = float(np.median(size)) if size.size else 0.0
+    # Relative differences of values that are sums of a few terms in another order: some 1e-16 a term.
+    equal = 1e-12
     with np.errstate(invalid="ignore"):
-        near = np.diff(distinct) <= _EQUAL * np.maximum(np.abs(distinct[1:]), usual)
+        near = np.diff(distinct) <= equal * np.maximum(np.abs(distinct[1:]), usual)
     near &= np.isfinite(distinct[1:])
     begins = np.append(True, ~near)[: len(distinct)]
     first = np.maximum.accumulate(np.where(begins, np.arange(len(distinct)), 0))

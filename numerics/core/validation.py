@@ -49,11 +49,6 @@ RANGES: dict[str, Range] = {
     **dict.fromkeys(("steps", "limit", "workers", "max_nodes"), _TIMES),
 }
 
-# Rows of a softmax computed in float64 sum to one within this.
-_ROW_SUM = 1e-9
-# Characters of a wrong value that a message repeats.
-_SHOWN = 80
-
 
 def within(name: str, value: float, label: str = "") -> None:
     """Refuse a number beyond the range of its name, if it has one.
@@ -151,6 +146,8 @@ def numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:
     """
     if np.ma.is_masked(value):
         raise ValueError(f"{name} must be an array of numbers without masked entries; fill them, or leave them out")
+    # Characters of a wrong value that a message repeats.
+    shown = 80
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         if array.dtype.kind in "iuf" or (array.dtype.kind == "O" and all(map(_is_real, array.flat))):
@@ -158,10 +155,10 @@ def numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError):
         text = repr(value)
         raise ValueError(
-            f"{name} must be an array of numbers, got {text if len(text) <= _SHOWN else type(value).__name__}"
+            f"{name} must be an array of numbers, got {text if len(text) <= shown else type(value).__name__}"
         ) from None
     remedy = "take .real if the imaginary part is rounding" if array.dtype.kind == "c" else "convert by .astype(float)"
-    raise ValueError(f"{name} must be an array of numbers, all of them real, got {str(array.dtype)[:_SHOWN]}; {remedy}")
+    raise ValueError(f"{name} must be an array of numbers, all of them real, got {str(array.dtype)[:shown]}; {remedy}")
 
 
 def finite(name: str, value: ArrayLike) -> NDArray[np.float64]:
@@ -172,7 +169,7 @@ def finite(name: str, value: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def plain(name: str, value: Any) -> NDArray[Any]:
+def plain(name: str, value: object) -> NDArray[Any]:
     """Return an array as it is, memory-mapped or not, in the byte order of this machine; refuse masked entries.
 
     Its numbers are looked at by whoever uses them: there may be too many to read twice.
@@ -211,7 +208,9 @@ def softmax_rows(y: NDArray[np.float64], where: str = "troiani2025 (175)", under
     A sum may be off by 1e-9, and the rows stay as they are. Where all entries are float32 (or float16) numbers it may
     be off by the rounding of that type, 4 M eps, and rows are divided by their sums.
     """
-    rounding = _ROW_SUM
+    # Rows of a softmax computed in float64 sum to one within this.
+    row_sum = 1e-9
+    rounding = row_sum
     sums = y.sum(axis=-1)
     worst = float(np.abs(sums - 1).max(initial=0.0))
     if worst > rounding:
@@ -225,7 +224,7 @@ def softmax_rows(y: NDArray[np.float64], where: str = "troiani2025 (175)", under
         raise UnreachableOutputError(
             f"each row of y must sum to 1 ({where}); the worst is off by {worst:.3g}; pass y in full precision"
         )
-    return y if rounding == _ROW_SUM else np.asarray(y / sums[..., None])
+    return y if rounding == row_sum else np.asarray(y / sums[..., None])
 
 
 def precision(y: NDArray[np.float64]) -> float:

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from os import _exit  # ends at once: nothing is flushed, and no handler runs
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,9 +26,6 @@ __all__ = ["ENDING", "on_sudden_end", "watch"]
 
 #: Signals that end the command.
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# Seconds from a signal in which a verb may keep what it has; after which the thread ends the process, and the other
-# process does.
-_ORDERLY, _LAST = 1.4, 1.8
 _READ = 512
 
 _clean: list[Callable[[], object]] = []
@@ -62,11 +60,14 @@ def watch(status: int, last_words: Callable[[], object]) -> Callable[[], object]
         os.close(told)
     asked = threading.Event()
 
+    # Seconds from a signal in which a verb may keep what it has; then the thread ends the process.
+    orderly = 1.4
+
     def inside() -> None:
         while got := os.read(heard, _READ):
             if _asks(got):
                 asked.set()
-                time.sleep(_ORDERLY)
+                time.sleep(orderly)
                 _end(status, last_words, outside)
 
     threading.Thread(target=inside, daemon=True, name="end").start()
@@ -101,6 +102,8 @@ def _asks(got: bytes) -> bool:
 def _outside(read: int, told: int) -> NoReturn:
     """The other process: pass on what the signals ask, and kill the watched one if that does not help."""
     parent, deadline = os.getppid(), None
+    # Seconds from a signal after which this process ends the other one.
+    last = 1.8
     with contextlib.suppress(BaseException):
         for number in (*ENDING, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
@@ -117,9 +120,9 @@ def _outside(read: int, told: int) -> NoReturn:
             if not got:
                 break
             if deadline is None and _asks(got):
-                deadline = time.monotonic() + _LAST
+                deadline = time.monotonic() + last
                 os.write(told, got)
-    os._exit(0)
+    _exit(0)
 
 
 def _end(status: int, last_words: Callable[[], object], outside: int) -> NoReturn:
@@ -133,7 +136,7 @@ def _end(status: int, last_words: Callable[[], object], outside: int) -> NoRetur
     with contextlib.suppress(BaseException):
         last_words()
         sys.stderr.flush()
-    os._exit(status)
+    _exit(status)
 
 
 def _end_children(process: int) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,16 +26,11 @@ _MOST, _MOST_NODES = 2**19, 2**13
 # Points of one randomisation, whose posterior moments take a quarter of a GiB. Beyond, more of them share the points:
 # quasi-random points gain little from there on, and Student's factor falls.
 _EACH = 2**12
-# Points that are spent where more would not be enough, or where it is in doubt what they would settle; and those of a
-# search.
-_TRIED, _MOST_SEARCHED = 2**15, 2**14
 # Points of the next attempt in units of those of the last, which are kept, and the least; what is asked of them is a
 # share of the accuracy, as an error of a few randomisations is itself known to a quarter.
 _MOST_TIMES, _LEAST_TIMES, _SHARE = 4, 0.5, 0.8
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
-# Nodes that take as long as what an output takes beside its nodes: 150 to 330 on charts, 330 of deep layers.
-_BESIDE = 256
 
 
 class Fineness(NamedTuple):
@@ -90,7 +85,8 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     return _noted(at.solution, error, accuracy, at.taken or at.coarse.samples), at.few
 
 
-class _Search(NamedTuple):
+@dataclass(frozen=True)
+class _Search:
     """Where a search stands.
 
     Attributes
@@ -130,7 +126,9 @@ def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Sear
     # An average of squares of unit spread is then known to a third of the accuracy, bias to as much: near thresholds no
     # effort is enough.
     most = min(_MOST, 2 ** math.floor(math.log2(8 / (replicas * accuracy**2))))
-    largest = min(most, _MOST_SEARCHED)
+    # Points of a search.
+    most_searched = 2**14
+    largest = min(most, most_searched)
     while solution.doubt and solution.converged and coarse.samples < largest:
         # The iteration may have come past a fixed point: on its way more points are wanted, too.
         few, solution, coarse = _searched(ways, Fineness(min(largest, _MOST_TIMES * coarse.samples), coarse.nodes))
@@ -162,7 +160,8 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
         # What the iteration has left may have been the most of it.
         solution = _settled(ways, averages, solution, math.inf)
         limit = _limit(solution, accuracy, spent, total)
-    return at._replace(
+    return replace(
+        at,
         solution=solution,
         averages=averages,
         fineness=fineness,
@@ -221,7 +220,9 @@ def _many(ways: Ways, fineness: Fineness, q: Array) -> tuple[Averages, int]:
 def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
     """Points to be spent at most: fewer where an accuracy takes more than twice the most points."""
     enough = spent * (_error(solution, accuracy) / accuracy) ** 2 <= 2 * most and not solution.doubt
-    return most if enough else min(most, _TRIED)
+    # Points that are spent where more would not be enough, or where it is in doubt what they would settle.
+    tried = 2**15
+    return most if enough else min(most, tried)
 
 
 class _Known(NamedTuple):
@@ -315,7 +316,9 @@ def _finer(now: Fineness, known: _Known, least: int, most: int) -> Fineness:
 
 def _cost(one: Fineness) -> float:
     """Nodes, with those that outputs take the time of."""
-    return one.samples * (one.nodes + _BESIDE)
+    # Nodes that take as long as what an output takes beside its nodes: 150 to 330 on charts, 330 of deep layers.
+    beside = 256
+    return one.samples * (one.nodes + beside)
 
 
 def _sizes(least: int, most: int) -> list[int]:

@@ -45,14 +45,8 @@ RECOVERED = 1 - 1e-6
 AT_RECOVERY = RECOVERED - 1e-9
 # Least overlap of an active layer.
 _TINY = 1e-9
-# Steps for slopes, as a share of the distance to the ends of the range; of small entries.
-_STEP, _SMALL = 0.02, 1e-3
-# The same of averages that jump.
-_WIDE = 0.2
 # Rounding of logarithms, and of averages; of numbers next to one.
 _ROUNDING, _EPS = 4e-15, float(np.finfo(float).eps)
-# Share of the distance to the ends of the range that a step leaves; how often one is halved to do so.
-_LEFT, _HALVINGS = 0.2, 30
 
 
 def log_alpha(prior: OverlapMap, logits: Array, g: Array) -> Array:
@@ -164,6 +158,9 @@ class FreeEntries:
         Gaussian by default.
     """
 
+    # Share of the distance to the ends of the range that a step leaves; how often one is halved to do so.
+    _left, _halvings = 0.2, 30
+
     def __init__(
         self,
         channel: Channel,
@@ -215,16 +212,20 @@ class FreeEntries:
 
     def step(self, x: Array, k: int) -> float:
         """Change of entry k for slopes: towards the inside."""
-        size = _STEP * min(abs(x[k]), 1 - abs(x[k]))
+        # Steps for slopes, as a share of the distance to the ends of the range; of small entries.
+        share, small = 0.02, 1e-3
+        size = share * min(abs(x[k]), 1 - abs(x[k]))
+        # The same of averages that jump.
+        wide = 0.2
         if not self.smooth:
             # What jumps is compared over a long way.
-            return float(_WIDE * max(-x[k], 1 - x[k], key=abs)) if self._diagonal else 0.5 * self._margin(x)
+            return float(wide * max(-x[k], 1 - x[k], key=abs)) if self._diagonal else 0.5 * self._margin(x)
         if self._diagonal:
             # Down to zero overlap r changes with x and not with its logarithm.
-            return _SMALL if x[k] < _SMALL / _STEP else -size
+            return small if x[k] < small / share else -size
         # Up or down, as it stays further from the ends of the range.
-        unit, size = np.eye(len(x))[k], max(size, _SMALL)
-        for _ in range(_HALVINGS):
+        unit, size = np.eye(len(x))[k], max(size, small)
+        for _ in range(self._halvings):
             further = float(max((-size, size), key=lambda step: self._margin(x + step * unit)))
             if self._margin(x + further * unit) > 0:
                 break
@@ -235,9 +236,9 @@ class FreeEntries:
     def inside(self, x: Array, moved: Array) -> Array:
         """Keep a share of the distance to the ends of the range."""
         if self._diagonal:
-            return np.minimum(np.clip(moved, _LEFT * x, 1 - _LEFT * (1 - x)), RECOVERED)
-        least = _LEFT * min(self._margin(x), 1e-6)
-        for _ in range(_HALVINGS):
+            return np.minimum(np.clip(moved, self._left * x, 1 - self._left * (1 - x)), RECOVERED)
+        least = self._left * min(self._margin(x), 1e-6)
+        for _ in range(self._halvings):
             if self._margin(moved) >= least:
                 break
             moved = 0.5 * (x + moved)

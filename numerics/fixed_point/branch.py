@@ -26,13 +26,6 @@ __all__ = ["Branch", "BranchPoint"]
 
 Array = NDArray[np.float64]
 
-# Steps of Newton's method, and the largest last one, of entries and of log alpha, or as a share of their error.
-_MOST, _CLOSE, _SHARE = 12, 1e-9, 0.3
-# Growth of the size from point to point where an extremum is looked for, and how many there are at most.
-_FURTHER, _POINTS = 2.0, 16
-# Relative accuracy of the size there.
-_EXTREMUM = 1e-3
-
 
 class BranchPoint(NamedTuple):
     """A fixed point.
@@ -117,9 +110,11 @@ class Branch:
         """Point of this size, from entries and a log alpha near it; None where Newton's method does not come to one."""
         row = np.array([float(i == j and i in self.part) for i, j in self.entries])
         x = x + row * (size - row @ x) / row.sum()
-        for _ in range(_MOST):
+        # Steps of Newton's method, and the largest last one, of entries and of log alpha, or as a share of their error.
+        most, close, share = 12, 1e-9, 0.3
+        for _ in range(most):
             values = np.linalg.eigvalsh(filled(self.channel, self.entries, x))
-            if values[0] < -_CLOSE or values[-1] >= RECOVERED:
+            if values[0] < -close or values[-1] >= RECOVERED:
                 return None
             try:
                 inverse, missed, wrong = self._linearised(x, t, row)
@@ -128,7 +123,7 @@ class Branch:
             step = -inverse @ np.append(missed, row @ x - size)
             x, t = x + step[:-1], t + float(np.clip(step[-1], -1.0, 1.0))
             error = np.abs(inverse[:, :-1]) @ wrong
-            if (np.abs(step) <= np.maximum(_CLOSE, _SHARE * error)).all():
+            if (np.abs(step) <= np.maximum(close, share * error)).all():
                 return BranchPoint(size, x, t, float(error[-1] + abs(step[-1])), inverse[:, -1])
         return None
 
@@ -162,8 +157,10 @@ class Branch:
     def turning(self, point: BranchPoint) -> Estimate | None:
         """Alpha of the next extremum of alpha towards larger sizes; None where there is none below recovery."""
         before = point
-        for _ in range(_POINTS):
-            after = self.moved(before, before.size * _FURTHER) or self.moved(before, before.size * _FURTHER**0.25)
+        # Growth of the size from point to point where an extremum is looked for, and how many there are at most.
+        further, points = 2.0, 16
+        for _ in range(points):
+            after = self.moved(before, before.size * further) or self.moved(before, before.size * further**0.25)
             if after is None:
                 return None
             if after.slope * point.slope <= 0:
@@ -188,9 +185,11 @@ class Branch:
             known.append(found)
             return found.slope
 
+        # Relative accuracy of the size there.
+        extremum = 1e-3
         try:
             # Alpha is off by the square of what the size is off by.
-            brentq(slope, before.size, after.size, rtol=_EXTREMUM)
+            brentq(slope, before.size, after.size, rtol=extremum)
         except ArithmeticError:
             return None
         best = min(known, key=lambda one: abs(one.slope))

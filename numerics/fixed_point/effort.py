@@ -24,20 +24,10 @@ from .state import Problem, Strategy, Tolerance
 
 __all__ = ["COARSE", "EXACT", "Effort", "check_effort", "usual_samples"]
 
-# Relative at two layers by quadrature, absolute at more and on charts.
-_ACCURACY, _DEEP_ACCURACY, _CHART_ACCURACY = 1e-3, 1e-2, 1e-2
-# What can be asked for.
-_LARGEST, _LEAST, _LEAST_DEEP, _LEAST_SEARCHED = 1e-2, 1e-10, 1e-4, 1e-3
-# Nodes of each sampled posterior: of deep ones and of charts, and where an accuracy says how many it takes.
-_NODES, _CHART_NODES, _FIRST_NODES, _FIRST_CHART_NODES = 2048, 512, 512, 64
-# Largest residual, over the accuracy, of overlaps of deep models, and of those that few points settle.
-_REST, _REST_SEARCHED = 0.1, 0.005
 #: Points per randomisation where the posterior of each one is exact.
 EXACT = 4096
 #: Points per randomisation of a first search that finds the neighbourhood of the fixed point.
 COARSE = 256
-# Times as many points from which on that search pays, and evaluations that both need.
-_WORTH, _LEAST_ITER = 8, 50
 
 
 @dataclass(frozen=True)
@@ -51,6 +41,9 @@ class Effort:
     nodes: int | None
     accuracy: float | None
 
+    # Nodes of each sampled posterior: of deep ones and of charts, and where an accuracy says how many it takes.
+    _usual_nodes, _chart_nodes, _first_nodes, _first_chart_nodes = 2048, 512, 512, 64
+
     def checked(self, model: Network, alpha: float, exact: int) -> "Effort":
         """The same with defaults filled in, `exact` points where each one's posterior is exact; refuses what is not."""
         require("evolve", model)
@@ -59,7 +52,11 @@ class Effort:
         check_effort(alpha, samples, self.replicas, self.tol, self.max_iter)
         nodes = self.nodes
         if nodes is None:
-            fixed, first = (_CHART_NODES, _FIRST_CHART_NODES) if _on_chart(model) else (_NODES, _FIRST_NODES)
+            fixed, first = (
+                (self._chart_nodes, self._first_chart_nodes)
+                if _on_chart(model)
+                else (self._usual_nodes, self._first_nodes)
+            )
             nodes = first if accuracy is not None and _is_searched(model) else fixed
         check_nodes(nodes)
         return replace(self, samples=samples, accuracy=accuracy, nodes=nodes)
@@ -75,7 +72,7 @@ class Effort:
         """The same with as many points at every alpha: none is searched for."""
         if self.first(model) is None:
             return self
-        return replace(self, accuracy=None, nodes=_CHART_NODES if _on_chart(model) else _NODES)
+        return replace(self, accuracy=None, nodes=self._chart_nodes if _on_chart(model) else self._usual_nodes)
 
     def channel(self, model: Network, rng: np.random.Generator, workers: Workers) -> Channel:
         """Averages of that effort."""
@@ -93,9 +90,11 @@ class Effort:
     def strategy(self, averages: Channel, alpha: float, prior: Prior = GAUSSIAN) -> Strategy:
         """Iteration of sampled averages, or refinement of those that are as accurate as asked."""
         tolerance, accuracy = Tolerance(self.tol), self.accuracy
+        # Largest residual, over the accuracy, of overlaps of deep models, and of those that few points settle.
+        rest, rest_searched = 0.1, 0.005
         if accuracy is not None and not isinstance(averages, TwoLayerAverages):
             deep = isinstance(averages, DeepAverages)
-            if (rough := (_REST if deep else _REST_SEARCHED) * accuracy) > self.tol:
+            if (rough := (rest if deep else rest_searched) * accuracy) > self.tol:
                 part = "a tenth" if deep else "a two-hundredth"
                 why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: {part} of the accuracy asked for"
                 tolerance = Tolerance(rough, why)
@@ -107,7 +106,9 @@ class Effort:
     def worth_scouting(self, model: Network) -> bool:
         """Whether a search with few points saves time."""
         assert self.samples is not None
-        enough = self.samples >= _WORTH * COARSE and self.max_iter >= _LEAST_ITER
+        # Times as many points from which on that search pays, and evaluations that both need.
+        worth, least_iter = 8, 50
+        enough = self.samples >= worth * COARSE and self.max_iter >= least_iter
         return model.layers > 1 and self.accuracy is None and enough
 
     def origin(self, model: Network, start: str | ArrayLike, seed: int) -> Origin:
@@ -133,18 +134,22 @@ def _default_accuracy(model: Network, samples: int | None, accuracy: float | Non
     """Of a quadrature, and of samples as many as it takes; None where their number is given, or always the same."""
     shallow, deep = TWO_LAYER_QUADRATURE.serves(model), DEEP_QUADRATURE.serves(model)
     chart = _on_chart(model)
+    # Relative at two layers by quadrature, absolute at more and on charts.
+    of_two, of_more, on_charts = 1e-3, 1e-2, 1e-2
     if accuracy is None:
         if samples is not None or not (shallow or deep or chart):
             return None
-        return _ACCURACY if shallow else _DEEP_ACCURACY if deep else _CHART_ACCURACY
+        return of_two if shallow else of_more if deep else on_charts
     searched = _is_searched(model)
     if not (shallow or deep or searched):
         raise ValueError(
             "accuracy is for two layers of two tokens and for more of softmax, at rank 1, and for networks whose "
             f"posterior is sampled; for {model.describe()} raise samples"
         )
-    least = _LEAST if shallow else _LEAST_DEEP if deep else _LEAST_SEARCHED
-    largest = 10 * _LARGEST if searched else _LARGEST
+    # What can be asked for.
+    most, least_shallow, least_deep, least_searched = 1e-2, 1e-10, 1e-4, 1e-3
+    least = least_shallow if shallow else least_deep if deep else least_searched
+    largest = 10 * most if searched else most
     return checked(accuracy, least, largest, model.describe())
 
 

@@ -34,16 +34,6 @@ Array = NDArray[np.float64]
 TOO_NEAR = "too near a threshold for this accuracy"
 # The response is linear while the interval is narrower than this share of (1 - F') times the distance to its range.
 _LINEAR = 0.1
-# Ends further away than so many times the linear response belong to another fixed point.
-_FAR = 3.0
-# Evaluations for each end, and the step that settles it, as a share of its distance.
-_TRIES, _NEAR = 6, 0.1
-# What the iteration has left is solved for where it exceeds the first share of the error, until it is below the other.
-_MUCH, _LITTLE = 0.25, 0.1
-# Evaluations to do so.
-_POLISH = 10
-# Changes of r that tell more of its slopes than of its rounding.
-_TELLS = 1e-10
 
 
 @dataclass(frozen=True)
@@ -268,7 +258,9 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: _Displaced
     known = balance.slopes(x, found.g.mean(axis=0))
     # Those of averages are known to few digits.
     slopes = point.slopes if known is None else known
-    if np.isfinite(changed).all() and np.abs(slopes @ way).max() > _TELLS:
+    # Changes of r that tell more of its slopes than of its rounding.
+    tells = 1e-10
+    if np.isfinite(changed).all() and np.abs(slopes @ way).max() > tells:
         slopes = broyden(slopes, way, changed)
     return _Point(x, found, slopes)
 
@@ -276,10 +268,15 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: _Displaced
 def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...]]:
     """Newton steps with Broyden's updates, where what is left matters beside the error of the averages."""
     visited: list[Array] = []
+    # What the iteration has left is solved for where it exceeds the first share of the error, until it is below the
+    # other.
+    much, little = 0.25, 0.1
     # What is left of averages that do not scatter is added to their error.
-    share, before = _MUCH if point.found.sampled else _LITTLE, math.inf
+    share, before = much if point.found.sampled else little, math.inf
+    # Evaluations to do so.
+    polish = 10
     # What jumps is solved for no further: what is left is part of the error.
-    while balance.smooth and len(visited) < _POLISH:
+    while balance.smooth and len(visited) < polish:
         step = point.response @ _rest(balance, point.x, point.found)
         sigma = np.sqrt(((_noise(balance, point.x, point.found) @ point.response.T) ** 2).sum(axis=0))
         rounding = _by_rounding(balance, point)
@@ -290,7 +287,7 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
         small = np.maximum(share * np.maximum(sigma, balance.tolerance), rounding)
         if stalls or _held(balance, point) <= 0 or (np.abs(step) <= small).all():
             break
-        before, share = length, _LITTLE
+        before, share = length, little
         point = _stepped(balance, point, step, _Displaced())
         visited.append(point.x)
     return point, tuple(visited)
@@ -323,15 +320,19 @@ def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tup
 def _end(balance: Balance, point: _Point, linear: Array, displaced: _Displaced) -> Array | None:
     """Fixed point of displaced equations near x + linear; None where there is none."""
     start, step, short = point.x, linear, 0
-    for _ in range(_TRIES):
+    # Ends further away than so many times the linear response belong to another fixed point.
+    far = 3.0
+    # Evaluations for each end, and the step that settles it, as a share of its distance.
+    tries, near = 6, 0.1
+    for _ in range(tries):
         asked = point.x + step
         point = _stepped(balance, point, step, displaced)
-        short = short + 1 if (np.abs(point.x - asked) > _NEAR * np.abs(step)).any() else 0
+        short = short + 1 if (np.abs(point.x - asked) > near * np.abs(step)).any() else 0
         step = point.response @ displaced.rest(balance, point.x, point.found)
         away = np.abs(point.x + step - start).max()
         rounding = _unseen(balance, point)
-        if short > 1 or not away <= _FAR * np.abs(linear).max() + rounding or _held(balance, point) <= 0:
+        if short > 1 or not away <= far * np.abs(linear).max() + rounding or _held(balance, point) <= 0:
             return None
-        if np.abs(step).max() <= _NEAR * away + rounding:
+        if np.abs(step).max() <= near * away + rounding:
             return np.asarray(point.x + step)
     return None

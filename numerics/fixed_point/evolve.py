@@ -29,8 +29,6 @@ __all__ = ["INFORMED", "check_overlap", "curve", "evolve", "from_above"]
 
 Array = NDArray[np.float64]
 
-# Tolerance of the search by few points, and its evaluations at most.
-_SCOUT_TOL, _SCOUT_ITER = 1e-3, 40
 # Where the informed start is, below I.
 INFORMED = 1e-3
 
@@ -141,7 +139,7 @@ def evolve(
         samples = usual_samples(model)
     effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, EXACT)
     seed, generator = seeded(rng)
-    solution, averages = _solved(model, float(alpha), start, effort, generator, workers, prior)
+    solution, averages = _solved(model, float(alpha), start, effort, rng=generator, workers=workers, prior=prior)
     result = stated_with(prior, finish(solution, averages, seed, generator, effort.origin(model, start, seed)))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
@@ -194,6 +192,7 @@ def _solved(
     alpha: float,
     start: str | ArrayLike,
     effort: Effort,
+    *,
     rng: np.random.Generator,
     workers: Workers,
     prior: Prior,
@@ -237,8 +236,10 @@ def _onward(strategy: Strategy, state: State) -> State:
 
 def _scouted(state: State, problem: Problem, few: Channel) -> State:
     """Neighbourhood of the fixed point by a few points, whose evaluations count."""
-    most = min(problem.max_iter, _SCOUT_ITER)
-    rough = Problem(few, problem.alpha, Tolerance(_SCOUT_TOL), most, prior=problem.prior)
+    # Tolerance of the search by few points, and its evaluations at most.
+    scout_tol, scout_iter = 1e-3, 40
+    most = min(problem.max_iter, scout_iter)
+    rough = Problem(few, problem.alpha, Tolerance(scout_tol), most, prior=problem.prior)
     scout = grown(Iteration(rough), State.start(rough), state.q)
     return replace(state, q=scout.q, n_iter=scout.n_iter, history=scout.history)
 

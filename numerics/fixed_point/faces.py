@@ -31,11 +31,6 @@ __all__ = ["Face", "Faces"]
 
 Array = NDArray[np.float64]
 
-# A growth is decided this many errors from 1; relative error of one that is shown.
-_SURELY, _SHOWN = 10.0, 5e-3
-# Indices whose overlaps feed each other by less than this share of the largest are apart.
-_APART = 1e-2
-
 
 @dataclass(frozen=True)
 class _Growth:
@@ -255,8 +250,10 @@ class Faces:
         standing = any(q[i, i] <= NOTHING for i in range(len(q)))
         # Few digits decide most growths; those that are stated take all.
         found, rate, off = self._fastest(q, free, coarse=not self.channel.sampled)
-        stated = found.linear or (rate <= 1 and (standing or off > _SHOWN * rate))
-        if not self.channel.sampled and (stated or abs(rate - 1) <= _SURELY * off):
+        # A growth is decided this many errors from 1; relative error of one that is shown.
+        surely, shown = 10.0, 5e-3
+        stated = found.linear or (rate <= 1 and (standing or off > shown * rate))
+        if not self.channel.sampled and (stated or abs(rate - 1) <= surely * off):
             found, rate, off = self._fastest(q, free, coarse=False)
         doubt, note, direction = "", "", found.direction
         if not found.linear and abs(rate - 1) <= (SIGMAS if self.channel.sampled else 1.0) * off:
@@ -310,7 +307,9 @@ class Faces:
         rates = np.full(len(q), np.nan)
         rest = [i for i in range(len(q)) if q[i, i] <= NOTHING]
         flow = np.array([[abs(matrix[i, i, j, j]) for j in rest] for i in rest])
-        near = (flow > _APART * max(float(flow.max(initial=0.0)), 1e-300)) | self.channel.mask[np.ix_(rest, rest)]
+        # Indices whose overlaps feed each other by less than this share of the largest are apart.
+        apart = 1e-2
+        near = (flow > apart * max(float(flow.max(initial=0.0)), 1e-300)) | self.channel.mask[np.ix_(rest, rest)]
         near = near | near.T
         for _ in rest:
             near = (near.astype(int) @ near) > 0

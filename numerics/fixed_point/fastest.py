@@ -20,8 +20,6 @@ NOTHING = 1e-12
 SEED = 0.05
 #: Parts of a direction below this share of the largest are not in it.
 MINOR = 0.02
-# E ||E[h | y, omega]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
-_SURELY, _SIGMAS = 1e-7, 6.0
 
 
 class Fastest(NamedTuple):
@@ -112,7 +110,9 @@ def fastest(
     error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))
     matrix = operators.mean(axis=0)
     size = float(np.linalg.norm(linear))
-    if size > max(_SURELY, 0.0 if coarse else _SIGMAS * float(np.linalg.norm(error))):
+    # E ||E[h | y, omega]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
+    surely, sigmas = 1e-7, 6.0
+    if size > max(surely, 0.0 if coarse else sigmas * float(np.linalg.norm(error))):
         return Fastest(True, np.inf, 0.0, free @ linear @ free.T / size, matrix)
     norm, direction = leading_direction(np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free), 0.0)
     full = free @ direction @ free.T

@@ -24,10 +24,6 @@ class Refined(NamedTuple):
     coarse: Array
 
 
-# The next rule is taken while two differ by more than this of the size of what they are of.
-_AGREE = 1e-11
-
-
 def by_finer_rules(
     by: Callable[[Rule], tuple[Array, float]], rules: Sequence[Rule], unresolved: float, wanted: float = 0.0
 ) -> Refined | None:
@@ -46,11 +42,13 @@ def by_finer_rules(
     """
     before, gap, found, size = np.full(1, np.inf), np.full(1, np.inf), np.full(1, np.nan), 1.0
     coarse: Array | None = None
+    # The next rule is taken while two differ by more than this of the size of what they are of.
+    agree = 1e-11
     for rule in rules:
         with np.errstate(all="ignore"):
             found, size = by(rule)
             gap = np.abs(found - before)
-        if (gap <= max(_AGREE, wanted) * size).all():
+        if (gap <= max(agree, wanted) * size).all():
             break
         before = found
         coarse = found if coarse is None else coarse

@@ -16,15 +16,8 @@ __all__ = ["GridErrors"]
 
 Array = NDArray[np.float64]
 
-# Panels of each entry, coarse to fine, by the number of entries; panels end at zero, where links have their kinks.
-_RULES = {
-    2: (Fineness(2.0, 10, 9.0), Fineness(1.3, 13, 9.5), Fineness(0.8, 17, 10.0)),
-    3: (Fineness(4.2, 12, 8.4), Fineness(4.2, 16, 8.4), Fineness(3.0, 16, 9.0), Fineness(1.8, 14, 9.0)),
-}
 # Differences of the last two, over the square of the output, from which on samples are as good.
 _UNRESOLVED = 1e-5
-# Standard deviations of an entry given the other one that no rule resolves: its nodes are 0.05 apart.
-_NARROW = 0.05
 
 
 class GridErrors:
@@ -48,7 +41,13 @@ class GridErrors:
 
     def __init__(self, kernel: LinkKernel) -> None:
         self._kernel = kernel
-        self._rules = _RULES.get(max(2, kernel.indices * kernel.tokens), ())
+        # Panels of each entry, coarse to fine, by the number of entries; panels end at zero, where links have their
+        # kinks.
+        rules = {
+            2: (Fineness(2.0, 10, 9.0), Fineness(1.3, 13, 9.5), Fineness(0.8, 17, 10.0)),
+            3: (Fineness(4.2, 12, 8.4), Fineness(4.2, 16, 8.4), Fineness(3.0, 16, 9.0), Fineness(1.8, 14, 9.0)),
+        }
+        self._rules = rules.get(max(2, kernel.indices * kernel.tokens), ())
         #: Whether there are few enough entries.
         self.served = bool(self._rules)
 
@@ -61,7 +60,9 @@ class GridErrors:
         wanted : float, optional
             Relative error at which no finer panels are taken.
         """
-        if ((left := 1 - _axes(q)[0]) > 0).all() and math.sqrt(left.min()) < _NARROW:
+        # Standard deviations of an entry given the other one that no rule resolves: its nodes are 0.05 apart.
+        narrow = 0.05
+        if ((left := 1 - _axes(q)[0]) > 0).all() and math.sqrt(left.min()) < narrow:
             return None
         refined = by_finer_rules(partial(self._by, q), self._rules, _UNRESOLVED, wanted)
         if refined is None:

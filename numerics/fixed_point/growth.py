@@ -20,10 +20,6 @@ Array = NDArray[np.float64]
 #: Growth rates this close to 1 are judged by averages at the overlap itself, with its error: the last step to it, of at
 #: most .1 in t = logit q, moves them by less (three layers at alpha = .985: by .58 of the step of the last layer).
 MARGINAL = 0.06
-# Where a layer that has just turned unstable starts.
-_SEED = 0.05
-# A growth rate above this in every randomisation needs no digits: even rough averages are off by a few percent only.
-_CERTAIN = 1.5
 
 
 def grown(strategy: Strategy, state: State, q: Array) -> State:
@@ -32,6 +28,8 @@ def grown(strategy: Strategy, state: State, q: Array) -> State:
     active = [int(i) for i in np.flatnonzero(q.diagonal())]
     # Averages of several accuracies need not agree on what is marginal: what has died out does not join again.
     state = replace(state, silent=frozenset(problem.averages.layers), dead=frozenset())
+    # Where a layer that has just turned unstable starts.
+    seed = 0.05
     while True:
         if active:
             before = set(active)
@@ -47,7 +45,7 @@ def grown(strategy: Strategy, state: State, q: Array) -> State:
         joining = problem.group(unstable[first_largest(growth[unstable])])
         active = [*active, *joining]
         q = state.q.copy()
-        q[joining, joining] = _SEED
+        q[joining, joining] = seed
 
 
 def _rates_where_it_has_led(problem: Problem, state: State, settled: set[int]) -> tuple[State, Array]:
@@ -102,7 +100,10 @@ def known_rate(problem: Problem, state: State) -> Estimate | None:
     model = problem.averages.model
     if state.q.any() or not isinstance(model, Network) or not SAMPLED_LAYERS.serves(model):
         return None
-    if problem.rising * state.known.growth[:, -1].min() > _CERTAIN:
+    # A growth rate above this in every randomisation needs no digits: even rough averages are off by a few percent
+    # only.
+    certain = 1.5
+    if problem.rising * state.known.growth[:, -1].min() > certain:
         return None
     norm = last_layer_norm(model)
     return None if norm is None else Estimate(problem.rising * norm.value, problem.rising * norm.error, norm.how)

@@ -16,9 +16,6 @@ __all__ = ["first_layer_given"]
 
 Array = NDArray[np.float64]
 
-# Largest overlap looked for, and the logit below which the first layer counts as not learned.
-_CLOSEST, _LEAST = 1e-4, -9.0
-
 
 def first_layer_given(
     model: Network, alpha: float, q22: float, *, accuracy: float = 1e-3, workers: int | None = None
@@ -73,7 +70,9 @@ def first_layer_given(
             known[t] = np.log(alpha * averages.refinements(np.diag([q11, q22]))[:, 0]) - t
         return known[t]
 
-    low, high = _LEAST, math.log1p(-_CLOSEST) - math.log(_CLOSEST)
+    # Largest overlap looked for, and the logit below which the first layer counts as not learned.
+    closest, least = 1e-4, -9.0
+    low, high = least, math.log1p(-closest) - math.log(closest)
     if rest(low)[0] <= 0:  # learned, and less than this
         return Estimate(0.0, 1 / (1 + math.exp(-low)), "estimated")
     # Upwards, so that the lowest stable one is found.
@@ -84,7 +83,7 @@ def first_layer_given(
             break
         at = after
     else:
-        return Estimate(1 - _CLOSEST, _CLOSEST, "estimated")
+        return Estimate(1 - closest, closest, "estimated")
     root = float(brentq(lambda t: float(rest(t)[0]), at, after, xtol=0.1 * accuracy))
     inside = min(0.05, 0.5 * (root - low))
     slope = (rest(root)[0] - rest(root - inside)[0]) / inside

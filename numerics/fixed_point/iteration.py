@@ -1,12 +1,12 @@
 """Iteration of q -> F(alpha G(q)) with Anderson's acceleration: the strategy that needs no slopes."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .anderson import anderson
 from .balance import AT_RECOVERY, RECOVERED, Entries, free_entries, least_and_largest
 from .postprocess import postprocess
 from .state import DEAD, FAINT, Problem, Solution, State, Tolerance
@@ -15,12 +15,9 @@ __all__ = ["Iteration"]
 
 Array = NDArray[np.float64]
 
-_MEMORY = 4
 # Evaluations after which a share of the statistical error is enough, for averages that need it. Where those of a
 # network jump, the share grows with the evaluations: the error has all that is left.
 _PATIENCE, _ROUGH = 24, 0.1
-# Plain steps that an extrapolation may be, which doubles with every evaluation beyond `_PATIENCE`, so many times.
-_REACH, _DOUBLINGS = 20.0, 30
 
 
 @dataclass(frozen=True)
@@ -80,13 +77,17 @@ class Iteration:
         least, reached = (float(v[:size].min()) for v in (x, fx))
         if residual <= state.tolerance.value or (reached > RECOVERED and least >= AT_RECOVERY):
             return replace(at, state=replace(state, converged=True))
-        points, images = (*at.points, x)[-_MEMORY:], (*at.images, fx)[-_MEMORY:]
+        memory = 4
+        points, images = (*at.points, x)[-memory:], (*at.images, fx)[-memory:]
         if not problem.averages.smooth and len(state.path) > _PATIENCE:
             # Extrapolation would follow the jumps of the averages, the mean of the latest images does not.
             return _Iterates(state, np.mean(images, axis=0), points, images)
+        # Plain steps that an extrapolation may be, which doubles with every evaluation beyond `_PATIENCE`, so many
+        # times.
+        plain_steps, doublings = 20.0, 30
         # Near a double root plain steps are as the square of the distance: no multiple of them will do.
-        reach = _REACH * 2.0 ** min(max(len(state.path) - _PATIENCE, 0), _DOUBLINGS)
-        return _Iterates(state, self._trusted(state.free, anderson(points, images, reach), x, fx), points, images)
+        reach = plain_steps * 2.0 ** min(max(len(state.path) - _PATIENCE, 0), doublings)
+        return _Iterates(state, self._trusted(state.free, _anderson(points, images, reach), x, fx), points, images)
 
     def postprocess(self, state: State) -> Solution:
         """Fixed point with its error; it is solved for further where that matters."""
@@ -136,3 +137,21 @@ class Iteration:
         far, near = (least_and_largest(self.problem.averages, free, point) for point in (trial, fx))
         inside = far[0] >= 0.3 * near[0] and 1 - far[1] >= 0.1 * (1 - near[1])
         return trial if inside and (trial - x) @ (fx - x) >= 0 else fx
+
+
+def _anderson(points: Sequence[Array], images: Sequence[Array], reach: float = 20.0) -> Array:
+    """Next iterate of Anderson's method: the affine combination of images with the least residual.
+
+    A wild extrapolation is cut to `reach` times the plain step.
+    """
+    last = images[-1]
+    if len(points) < 2:
+        return last
+    residuals = np.array([f - x for x, f in zip(points, images, strict=True)])
+    steps = residuals[-1] - residuals[:-1]
+    gamma, *_ = np.linalg.lstsq(steps.T, residuals[-1], rcond=1e-10)
+    moved = last - gamma @ (last - np.array(images[:-1]))
+    limit = reach * float(np.abs(residuals[-1]).max())
+    out: Array = points[-1] + np.clip(moved - points[-1], -limit, limit)
+    inside = (out > 0) & (out < 1)
+    return np.where(inside | (last < 0), out, last)

@@ -1,5 +1,6 @@
 """State evolution (14) of a user's own link: fixed points of the full P x P overlap."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.link.channel import LinkChannel, by_fibres_or_samples
-from ..core.accuracy import LINK_RANGE, checked
+from ..core.accuracy import LINK_RANGE, Attempt, Effort, as_accurate, checked
 from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
@@ -19,16 +20,13 @@ from ..thresholds.link.thresholds import unresolved_noise
 from .effort import check_effort
 from .evolve import check_overlap
 from .faces import Faces
-from .link_accuracy import as_accurate_link
+from .reached import missed
 from .result import finish, stated_with
 from .state import Solution
 
 __all__ = ["evolve"]
 
 Array = NDArray[np.float64]
-
-# How far below I the informed start is.
-_INFORMED = 1e-4
 
 
 def evolve(
@@ -128,7 +126,7 @@ def evolve(
     def found(fibres: bool) -> tuple[Solution, LinkChannel]:
         if accuracy is None:
             return solve(fibres, int(samples), inner)
-        return as_accurate_link(partial(solve, fibres), checked(accuracy, *LINK_RANGE, "a link"), int(samples), inner)
+        return _as_accurate(partial(solve, fibres), checked(accuracy, *LINK_RANGE, "a link"), int(samples), inner)
 
     solution, channel = by_fibres_or_samples(found)
     effort = {"samples": samples, "replicas": replicas, "inner": inner, "tol": tol, "max_iter": max_iter, "seed": seed}
@@ -154,11 +152,13 @@ def _check(kernel: LinkKernel, inner: int, noiseless: LinkKernel | None) -> None
 def _first(kernel: LinkKernel, start: str | ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
     """Overlap of a start, and where overlaps may be other than zero."""
     q = np.zeros((kernel.indices,) * 2)
+    # How far below I the informed start is.
+    informed = 1e-4
     if not isinstance(start, str):
         q = check_overlap(start, kernel.indices)
     elif start == "informed":
         used = sorted({entry % kernel.indices for part in kernel.parts for entry in part.entries})
-        q[used, used] = 1 - _INFORMED
+        q[used, used] = 1 - informed
     elif start != "uninformed":
         raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
     mask = couplings(kernel, q)
@@ -168,3 +168,34 @@ def _first(kernel: LinkKernel, start: str | ArrayLike) -> tuple[Array, NDArray[n
             f"non-zero only where {mask.astype(int).tolist()} is 1"
         )
     return q, mask
+
+
+def _as_accurate(
+    solve: Callable[[int, int], tuple[Solution, LinkChannel]], accuracy: float, samples: int, inner: int
+) -> tuple[Solution, LinkChannel]:
+    """Fixed point whose stated error is at most `accuracy` where a bounded number of points can reach it.
+
+    Parameters
+    ----------
+    solve : callable
+        From points per randomisation, and the factor of the nodes of a posterior, to the fixed point.
+    accuracy : float
+        Of each overlap, absolute.
+    samples, inner : int
+        Of the first attempt.
+
+    Returns
+    -------
+    Solution, LinkChannel
+        `reached` of the solution is false where it is not, and its note says what it would take.
+    """
+
+    def attempt(effort: Effort) -> Attempt[tuple[Solution, LinkChannel]]:
+        solution, channel = solve(effort.samples, effort.inner)
+        error = float(solution.error.diagonal().max())
+        found, sure = (solution, channel), not solution.doubt
+        return Attempt(found, error, accuracy, solution.converged, sure, "samples" if channel.sampled else "all")
+
+    at, effort = as_accurate(attempt, Effort(samples, inner))
+    solution, channel = at.found
+    return (solution if at.reached else missed(solution, at.missed(effort))), channel

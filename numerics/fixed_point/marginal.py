@@ -15,11 +15,6 @@ __all__ = ["decided"]
 
 Array = NDArray[np.float64]
 
-# Step to another overlap for the slope of growth rates, relative to q or 1 - q.
-_STEP = 0.05
-# So many finer averages are taken for a growth rate that is not decided, where these are served.
-_FINER = 2
-
 
 def decided(problem: Problem, averages: Refinable, accuracy: float, state: State, error: Array) -> tuple[State, str]:
     """State with its growth rates as accurate as it takes, and what is stated of those that remain undecided.
@@ -40,7 +35,9 @@ def decided(problem: Problem, averages: Refinable, accuracy: float, state: State
     if not silent or (known_rate(problem, state) is not None and silent == [len(growing) - 1]):
         return state, ""
     state, by_overlaps = _by_overlaps(averages, state, error)
-    for level in (accuracy * CUT**n for n in range(_FINER + 1)):
+    # So many finer averages are taken for a growth rate that is not decided, where these are served.
+    finer = 2
+    for level in (accuracy * CUT**n for n in range(finer + 1)):
         found = averages.with_error(state.q, level)
         state = replace(state, n_iter=state.n_iter + 1)
         # Those that are known may be of the overlaps before the last step, whose growth these errors do not cover.
@@ -64,9 +61,11 @@ def _by_overlaps(averages: Refinable, state: State, error: Array) -> tuple[State
     """What the error of the overlaps makes of the growth rates over alpha, by rough averages."""
     here, out = _rough_growth(averages, state.q), np.zeros(len(state.q))
     uncertain = np.flatnonzero(error.diagonal()).tolist()
+    # Step to another overlap for the slope of growth rates, relative to q or 1 - q.
+    step = 0.05
     for k in uncertain:
         moved = state.q.copy()
-        moved[k, k] -= min(_STEP * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
+        moved[k, k] -= min(step * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
         slope = (_rough_growth(averages, moved) - here) / (moved[k, k] - state.q[k, k])
         out = out + np.abs(slope) * error[k, k]
     return replace(state, n_iter=state.n_iter + len(uncertain)), out

@@ -32,27 +32,12 @@ __all__ = ["Begin", "next_onset"]
 
 Array = NDArray[np.float64]
 
-# Of the fixed points: on max |F(q) - q| over 1 - q, and evaluations.
-_TOL, _MOST = 1e-12, 400
-# Error of an overlap by what is left of F(q) - q, in units of the largest.
-_LEFT = 4.0
-# How much further than where the branch begins it is first looked at.
-_FURTHER = 1.25
-# Nearest to where the branch begins that its fixed points are looked at, relative.
-_NEAR = 1e-6
-# Fixed points until the onset is enclosed; log alpha beyond which it is not looked for.
-_BRACKETING, _FARTHEST = 40, math.log(1e6)
 # Accuracy of the root search, of log alpha, and of the log growth in units of its error.
 _CLOSE, _SHARE = 1e-12, 0.01
-# Log growth left there, in units of its error and of the accuracy of the root, that is a jump.
-_JUMPS = 100.0
-# Eigenvalues of projectors.
-_HALF = 0.5
-# Steps of q for the change of the growth with it, as a share of the least distance to the ends of the range.
-_STEP = 1e-3
 
 
-class Begin(NamedTuple):
+@dataclass(frozen=True)
+class Begin:
     """Where a branch of fixed points begins.
 
     Attributes
@@ -101,6 +86,9 @@ class _Along:
     perfect: Callable[[], tuple[float, float]]
     prior: Prior = GAUSSIAN
     known: list[_Standing] = field(default_factory=list)
+
+    # Of the fixed points: on max |F(q) - q| over 1 - q, and evaluations.
+    _tol, _most = 1e-12, 400
 
     def at(self, t: float) -> _Standing:
         """Fixed point at the log alpha t, from the nearest one below it."""
@@ -153,12 +141,14 @@ class _Along:
         q, faces = standing.q, self._faces(standing.t)
         if float(np.linalg.eigvalsh(q)[-1]) >= AT_RECOVERY:
             return standing.error
-        own = faces.postprocess(faces.approach(q)).error + _LEFT * _TOL
+        # Error of an overlap by what is left of F(q) - q, in units of the largest.
+        left = 4.0
+        own = faces.postprocess(faces.approach(q)).error + left * self._tol
         norm = math.exp(standing.log_rate - standing.t)
         return standing.error + self._by_overlap(standing.t, q, norm, own) / norm
 
     def _faces(self, t: float) -> Faces:
-        return Faces(self.channel, math.exp(t), _TOL, _MOST, self.prior)
+        return Faces(self.channel, math.exp(t), self._tol, self._most, self.prior)
 
     def _fastest(self, t: float, q: Array, free: Array) -> Fastest:
         """Growth beside an overlap."""
@@ -167,8 +157,11 @@ class _Along:
     def _by_overlap(self, t: float, q: Array, norm: float, error: Array) -> float:
         """What the error of an overlap makes of the growth beside it."""
         values, vectors = np.linalg.eigh(q)
-        learned = np.flatnonzero(values > _HALF * values[-1] * 1e-9)
-        step = _STEP * min(float(values[learned[0]]), 1 - float(values[-1]))
+        # Eigenvalues of projectors.
+        half = 0.5
+        learned = np.flatnonzero(values > half * values[-1] * 1e-9)
+        # Steps of q for the change of the growth with it, as a share of the least distance to the ends of the range.
+        step = 1e-3 * min(float(values[learned[0]]), 1 - float(values[-1]))
         free, total = without_overlap(q), 0.0
         size = np.abs(vectors).T @ error @ np.abs(vectors)
         for a, b in combinations_with_replacement(learned.tolist(), 2):
@@ -213,7 +206,9 @@ def next_onset(
         return Onset(begin.alpha, begin.error, high.q, high.direction, "", why=why)
     root = _root(along, low, high)
     left, alpha = abs(root.log_rate), math.exp(root.t)
-    if left > _JUMPS * (root.error + _CLOSE):
+    # Log growth left there, in units of its error and of the accuracy of the root, that is a jump.
+    jumps = 100.0
+    if left > jumps * (root.error + _CLOSE):
         return _with_a_jump(along)
     error = alpha * (along.error(root) + left + 4 * np.finfo(float).eps)
     if float(np.linalg.eigvalsh(root.q)[-1]) >= AT_RECOVERY:
@@ -225,9 +220,15 @@ def next_onset(
 
 def _enclosed(along: _Along) -> tuple[_Standing | None, _Standing] | None:
     """Fixed points on both sides of the onset; without the first where it is where the branch begins."""
-    first = math.log(along.begin.alpha) + _NEAR if along.begin.alpha else -_FARTHEST
-    here = along.at(max(first, math.log(_FURTHER * along.begin.alpha) if along.begin.alpha else 0.0))
-    for _ in range(_BRACKETING):
+    # Nearest to where the branch begins that its fixed points are looked at, relative.
+    near = 1e-6
+    # Fixed points until the onset is enclosed; log alpha beyond which it is not looked for.
+    bracketing, farthest = 40, math.log(1e6)
+    first = math.log(along.begin.alpha) + near if along.begin.alpha else -farthest
+    # How much further than where the branch begins it is first looked at.
+    further = 1.25
+    here = along.at(max(first, math.log(further * along.begin.alpha) if along.begin.alpha else 0.0))
+    for _ in range(bracketing):
         if here.log_rate >= 0:
             break
         if not math.isfinite(here.log_rate):
@@ -237,14 +238,14 @@ def _enclosed(along: _Along) -> tuple[_Standing | None, _Standing] | None:
             # What is perfectly known is a bound.
             here = along.at(max(here.t + math.log(2.0), math.log(known)))
             continue
-        if here.t > _FARTHEST:
+        if here.t > farthest:
             raise ConvergenceError(f"no direction has come in up to alpha = {math.exp(here.t):.3g}")
-        here = along.at(here.t - here.log_rate + max(_NEAR, 2 * here.error))
+        here = along.at(here.t - here.log_rate + max(near, 2 * here.error))
     below = [one for one in along.known if one.log_rate < 0]
     if below:
         return max(below, key=lambda one: one.t), here
     while here.t > first and math.isfinite(here.log_rate):
-        here = along.at(max(first, here.t - min(here.log_rate, math.log(2.0)) - _NEAR))
+        here = along.at(max(first, here.t - min(here.log_rate, math.log(2.0)) - near))
         if here.log_rate < 0:
             return here, min((one for one in along.known if one.log_rate >= 0), key=lambda one: one.t)
     return None, here

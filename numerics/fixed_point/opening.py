@@ -20,11 +20,6 @@ __all__ = ["Onset", "opening"]
 Array = NDArray[np.float64]
 Transition = Literal["", "continuous", "discontinuous", "undecided"]
 
-# Eigenvalues of projectors.
-_HALF = 0.5
-# Sizes of the new overlap at which its branch is compared with where it begins.
-_SIZES = 0.01, 0.02
-
 
 @dataclass(frozen=True)
 class Onset:
@@ -89,13 +84,17 @@ def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array, prio
         Of the weights, Gaussian by default.
     """
     t, (values, vectors) = math.log(at.value), np.linalg.eigh(span(direction))
-    new = canonical_axes(values, vectors)[:, values > _HALF]
+    # Eigenvalues of projectors.
+    half = 0.5
+    new = canonical_axes(values, vectors)[:, values > half]
     branch = Branch.beside(channel, q, new, prior)
     make = partial(Onset, at.value, at.error, q, direction)
     if without_overlap(closed(prior, q + new @ new.T)).shape[1] < len(q) - branch.rank:
         return make("undecided", why=f"the {prior.describe()} leads an overlap along it to other directions, too")
-    first = branch.at(_SIZES[0] * len(new.T), branch.unknowns(q), t)
-    second = None if first is None else branch.moved(first, _SIZES[1] * len(new.T))
+    # Sizes of the new overlap at which its branch is compared with where it begins.
+    sizes = 0.01, 0.02
+    first = branch.at(sizes[0] * len(new.T), branch.unknowns(q), t)
+    second = None if first is None else branch.moved(first, sizes[1] * len(new.T))
     if first is None or second is None:
         return make("undecided", why="the branch with an overlap along it was not found")
     # Of a parabola through the onset, and of a line through the slopes: all are by the same rules, whose errors at

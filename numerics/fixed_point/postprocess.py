@@ -18,13 +18,6 @@ __all__ = ["Measured", "measured", "outlined", "postprocess", "stated"]
 
 Array = NDArray[np.float64]
 
-# An overlap this close to 1 may be on the way to recovery.
-_NEARLY = 1e-2
-# Distances to recovery from which it is asked whether the iteration leads there.
-_AWAY = (1e-5, 1e-4, 1e-3, 1e-2)
-# Overlaps that may be left by steps below `tol` on the way to zero, in units of it.
-_WAY = 20.0
-
 
 class Measured(NamedTuple):
     """A state, the error of its overlap, and what the averages leave in doubt.
@@ -156,7 +149,9 @@ def _recovered_from_below(problem: Problem, state: State) -> tuple[State, Array]
     if not len(at) or set(at) != set(rows[rows == columns]):
         return None
     tried = []
-    for away in _AWAY:
+    # Distances to recovery from which it is asked whether the iteration leads there.
+    distances = (1e-5, 1e-4, 1e-3, 1e-2)
+    for away in distances:
         q = state.q.copy()
         q[at] = q[:, at] = 0.0
         q[at, at] = 1 - away
@@ -175,7 +170,9 @@ def _pushed(problem: Problem, state: State) -> State:
     """On the way to recovery, where |F - q| is small long before: the rest of it at once."""
     x = state.q[state.entries]
     rows, columns = state.entries
-    near = (rows == columns) & (x < AT_RECOVERY) & (1 - x < _NEARLY) & _decided(problem, state)
+    # An overlap this close to 1 may be on the way to recovery.
+    nearly = 1e-2
+    near = (rows == columns) & (x < AT_RECOVERY) & (1 - x < nearly) & _decided(problem, state)
     if not near.any():
         return state
     vanish = (rows != columns) & (np.isin(rows, rows[near]) | np.isin(columns, rows[near]))
@@ -212,7 +209,8 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
     error[rows, columns] = error[columns, rows] = found.error
     # Where it is no fixed point, steps below `tol` came to rest on the way to zero. Links have rates of their own.
     dying = (bool(found.doubt) or not balance.smooth) and not problem.relative
-    way = _WAY * (problem if balance.smooth else state).tolerance.value
+    # Overlaps that may be left by steps below `tol` on the way to zero, in units of it.
+    way = 20.0 * (problem if balance.smooth else state).tolerance.value
     below = max(DEAD if balance.smooth else FAINT, way) if dying else DEAD
     if (found.visited or dying) and float(state.q.diagonal()[rows].min()) < below:
         before = {i for i, _ in state.free}

@@ -22,15 +22,6 @@ __all__ = ["prediction_errors"]
 
 Array = NDArray[np.float64]
 
-_REPLICAS = 16
-_LOG2_N = 12
-# Overlaps of combinations of indices that are zero but for rounding, over the largest.
-_UNKNOWN = 1e-12
-# Entries of which grids are small; and what rules may be off by, of what the overlap is.
-_FEW, _SHARE = 2, 0.05
-# Changes of the overlap, over its distance to the ends of its range, to which errors change in proportion.
-_LINEAR = 1e-3
-
 
 def prediction_errors(
     model: Model,
@@ -71,19 +62,23 @@ def prediction_errors(
     troiani2025, (11); the published code evaluates the plug-in error.
     """
     off = np.zeros_like(q) if q_error is None else q_error
+    # Entries of which grids are small; and what rules may be off by, of what the overlap is.
+    small, share = 2, 0.05
     if isinstance(model, LinkKernel):
         sums, grid = LinkErrors(model), GridErrors(model)
         # Without a kink panels of all entries converge as fast, and fewer of them are nodes.
-        few = sums.smooth and model.indices * model.tokens <= _FEW
+        few = sums.smooth and model.indices * model.tokens <= small
         for errors in (grid, sums) if few else (sums, grid):
-            if errors.served and (found := errors(q, _SHARE * float(off.max()))) is not None:
+            if errors.served and (found := errors(q, share * float(off.max()))) is not None:
                 error = found.off + _change(errors.values, found.coarse, q, off)
                 kind: How = "monte-carlo" if how == "monte-carlo" and off.any() else "estimated"
                 best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found.value, error, strict=True))
                 return best, plugin
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
     p, m = model.indices, model.tokens
-    points = [normal_qmc(3 * p * m, _LOG2_N, s).reshape(-1, 3, p, m) for s in generator.spawn(_REPLICAS)]
+    replicas = 16
+    log2_n = 12
+    points = [normal_qmc(3 * p * m, log2_n, s).reshape(-1, 3, p, m) for s in generator.spawn(replicas)]
     values = np.array([_errors(model, q, x) for x in points])
     mean, sigma = values.mean(axis=0), standard_error(values)
     if off.any():
@@ -113,7 +108,9 @@ def _change(values: Callable[[Array], Array], here: Array, q: Array, error: Arra
     learned = np.flatnonzero(q.diagonal() > 0)
     block = np.ix_(learned, learned)
     known, vectors = np.linalg.eigh(q[block])
-    inside = known > _UNKNOWN * known.max(initial=0.0)
+    # Overlaps of combinations of indices that are zero but for rounding, over the largest.
+    unknown = 1e-12
+    inside = known > unknown * known.max(initial=0.0)
     room = float(np.minimum(known, 1 - known)[inside].min(initial=1.0))
     kept[block] = vectors[:, inside] @ vectors[:, inside].T
     diagonal = np.diag(error.diagonal())
@@ -123,14 +120,16 @@ def _change(values: Callable[[Array], Array], here: Array, q: Array, error: Arra
         size, line = np.abs(vectors[:, inside][:, 0]), np.zeros_like(q)
         line[block] = (size @ error[block] @ size) * kept[block]
         parts = [line]
+    # Changes of the overlap, over its distance to the ends of its range, to which errors change in proportion.
+    linear = 1e-3
     for part in parts:
         moved = kept @ part @ kept
         size = float(np.abs(moved).max())
         if not 0 < size:
             continue
-        if size < _LINEAR * room:
+        if size < linear * room:
             # Over a longer way the change is not that of rounding.
-            further = _LINEAR * room / size
+            further = linear * room / size
             total += np.abs(values(_clipped(q - further * moved)) - here) / further
         else:
             total += np.max([np.abs(values(_clipped(q + sign * moved)) - here) for sign in (-1, 1)], axis=0)

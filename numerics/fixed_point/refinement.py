@@ -12,22 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.averages import Averages, Refinable
+from ..channel.averages import Refinable
 from ..core.standard_error import SIGMAS
-from .balance import AT_RECOVERY, RECOVERED, Entries, log_alpha
+from .balance import AT_RECOVERY, RECOVERED, Entries
+from .evaluations import FOR_SLOPES, At, Evaluations, Layers
 from .growth import rates
 from .iteration import Iteration
 from .marginal import decided
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
 from .resolved import is_within_noise, resolved_imbalance
-from .slopes import NEARLY, STEP, Passed, differences, distance, logistic, logit, newton, sampled_step, stable, steady
+from .slopes import NEARLY, STEP, Passed, distance, logistic, logit, newton, sampled_step, stable, steady
 from .state import DEAD, Problem, Solution, State
 from .stopping import (
     CUT,
     ROUGH,
     WRONG_BY_SAMPLES,
-    Anchor,
     Evaluation,
     Stage,
     below_top,
@@ -35,7 +35,6 @@ from .stopping import (
     is_short,
     judge_rule,
     judge_sampled,
-    moving,
     next_stage,
     noise_of,
     noted,
@@ -46,33 +45,6 @@ from .unconverged import covering_error
 __all__ = ["Refinement"]
 
 Array = NDArray[np.float64]
-Layers = tuple[int, ...]
-
-# As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
-_LONGEST = 1.5  # longest step, in t
-_FIRST = 0.5  # longest first step from the slopes of a neighbouring alpha
-# A layer that grows by so much more than a recovered one, in log alpha, comes nearer to recovery.
-_NEARER = 0.05
-# Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
-_CLEAR = 5.0
-# A growth rate of a layer of zero overlap that averages of accuracy 1e-2 do not mistake for one below 1.
-_JOINS = 1.2
-_SQUARE = 1e-16  # square of the length of a step that is rounding
-_LEAST_AVERAGE = 1e-16  # of few outputs that of a layer which is hardly learned may be negative: it dies out
-# Slopes of sampled averages are measured afresh so far in u = -log(1 - q) from where they were: on the way of all
-# layers to recovery, where a law is known for them, and elsewhere.
-_AWAY, _NEAR = 3.0, 0.8
-# Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
-# of sampled ones the scatter of the ratio measures its error.
-_REACH, _SAMPLED_REACH = 0.1, 0.3
-_FOR_SLOPES = 2e-3  # accuracy of the sampled averages of which slopes are taken
-
-
-class _At(NamedTuple):
-    """A state with the evaluation at which it stands."""
-
-    state: State
-    here: Evaluation
 
 
 class _Found(NamedTuple):
@@ -99,6 +71,14 @@ class Refinement:
     averages: Refinable
     accuracy: float
 
+    # As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
+    _longest = 1.5  # longest step, in t
+
+    @property
+    def evaluations(self) -> Evaluations:
+        """The averages at points of the search."""
+        return Evaluations(self.problem, self.averages)
+
     def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
         """Find the fixed point with the overlaps of the active layers free."""
         if pairs:
@@ -108,11 +88,12 @@ class Refinement:
         state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
         slopes = None
+        first = 0.5  # longest first step from the slopes of a neighbouring alpha
         if layers in state.slopes and q.diagonal().max() < AT_RECOVERY:
             passed = state.slopes[layers]  # of another alpha: the way there is known to first order
             slopes = passed.slopes
             if stable(slopes):
-                start = passed.onward(math.log(self.problem.alpha), _FIRST)
+                start = passed.onward(math.log(self.problem.alpha), first)
         state, found = self._search(state, layers, start, slopes)
         if found is None:
             return state
@@ -136,25 +117,28 @@ class Refinement:
     def _leads_on(self, state: State, layers: Layers) -> bool:
         """Whether another layer is certain to join: what is found without it is only on the way."""
         growth = rates(self.problem, state)
-        return any(growth[i] > _JOINS for i in range(len(growth)) if i not in {*layers, *state.dead})
+        # A growth rate of a layer of zero overlap that averages of accuracy 1e-2 do not mistake for one below 1.
+        joins = 1.2
+        return any(growth[i] > joins for i in range(len(growth)) if i not in {*layers, *state.dead})
 
     def _search(self, state: State, layers: Layers, t: Array, slopes: Array | None) -> tuple[State, _Found | None]:
         """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""
         before: tuple[Array, Array] | None = None
+        square = 1e-16  # square of the length of a step that is rounding
         while state.n_iter < self.problem.max_iter:
             t = below_top(t)
-            at = self._evaluate(state, layers, t, ROUGH)
+            at = self.evaluations.evaluate(state, layers, t, ROUGH)
             state, here = at
             off, close = np.abs(here.imbalance).max(), is_within_noise(here, list(layers))
             if (ended := self._ended(at, layers, t)) is not None:
                 return ended, None
             if slopes is not None and before is not None:
-                slopes = broyden(slopes, t - before[0], here.log_alpha - before[1], least=_SQUARE)
+                slopes = broyden(slopes, t - before[0], here.log_alpha - before[1], least=square)
                 # Slopes of another alpha have been put right by a step.
                 close = close or self._leaves_little(here, slopes)
             missing = slopes is None or (close and not stable(slopes))
             if missing and off < 1:
-                state, slopes = self._differences(state, layers, t, ROUGH, here.averages.sampled)
+                state, slopes = self.evaluations.differences(state, layers, t, ROUGH, here.averages.sampled)
             if close and slopes is not None:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
@@ -165,8 +149,8 @@ class Refinement:
             elif slopes is not None and not recovered:
                 step = newton(slopes, step)
             # Once a layer is recovered the ratios of 1 - q are open, which steps of one length leave as they are.
-            longest = max(float(np.abs(step).max()) / _LONGEST, 1.0)
-            t = t + (step / longest if recovered else np.clip(step, -_LONGEST, _LONGEST))
+            longest = max(float(np.abs(step).max()) / self._longest, 1.0)
+            t = t + (step / longest if recovered else np.clip(step, -self._longest, self._longest))
         return state, None
 
     def _leaves_little(self, here: Evaluation, slopes: Array) -> bool:
@@ -177,7 +161,7 @@ class Refinement:
         """Accuracy of t for that asked for of q."""
         return self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
 
-    def _ended(self, at: _At, layers: Layers, t: Array, level: float = ROUGH) -> State | None:
+    def _ended(self, at: At, layers: Layers, t: Array, level: float = ROUGH) -> State | None:
         """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""
         here = at.here
         if here.x.min() < DEAD and here.imbalance[int(here.x.argmin())] < 0:
@@ -185,21 +169,24 @@ class Refinement:
         # A layer is pushed beyond the last step that is resolved, with the others on the way.
         pushed = (here.x >= AT_RECOVERY) & (here.imbalance > 0)
         if pushed.any() and (1 - here.x).max() < NEARLY:
+            # A layer that grows by so much more than a recovered one, in log alpha, comes nearer to recovery.
             # Others that are not known to the accuracy asked for yet may come nearer to it.
-            nearer = here.imbalance > here.imbalance[pushed].max() + _NEARER
+            nearer = here.imbalance > here.imbalance[pushed].max() + 0.05
             if not (nearer & (1 - here.x > self.accuracy)).any():
                 return self._end(at, layers, t, level)
         return None
 
-    def _end(self, at: _At, layers: Layers, t: Array, level: float) -> State:
+    def _end(self, at: At, layers: Layers, t: Array, level: float) -> State:
         """Recovery: the last step that is resolved still leads on; by how little decides on the error."""
         chosen, finest = list(layers), self.averages.finest[True]
         state, here = at
         error = left = 1 - here.x
-        while not (here.imbalance > _CLEAR * noise_of(here.averages, chosen, np.eye(len(t)))).all():
+        # Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
+        clear = 5.0
+        while not (here.imbalance > clear * noise_of(here.averages, chosen, np.eye(len(t)))).all():
             # Rough averages of which this is not clear leave too much: finer ones come first.
             if level < ROUGH:
-                state, slopes = self._last_slopes(_At(state, here), layers, t)
+                state, slopes = self._last_slopes(At(state, here), layers, t)
                 inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
                 noise = noise_of(here.averages, chosen, inverse)
                 # In 1 - q, of which the slopes are those of a line here.
@@ -207,16 +194,16 @@ class Refinement:
                 if error.max() <= self.accuracy or level <= finest:
                     break
             level = max(CUT * level, finest)
-            (state, here), error = self._evaluate(state, layers, t, level), left
-        return replace(state, error=self._entered(chosen, error), converged=True, residual=0.0)
+            (state, here), error = self.evaluations.evaluate(state, layers, t, level), left
+        return replace(state, error=self.evaluations.entered(chosen, error), converged=True, residual=0.0)
 
-    def _last_slopes(self, at: _At, layers: Layers, t: Array) -> tuple[State, Array]:
+    def _last_slopes(self, at: At, layers: Layers, t: Array) -> tuple[State, Array]:
         """Slopes at the last step that is resolved, which alphas beyond recovery have in common."""
         state, here = at
         passed = state.slopes.get(layers)
         if passed is not None and passed.measured is not None and np.array_equal(passed.measured[0], t):
             return state, passed.measured[1]
-        state, slopes = self._differences(state, layers, t, _FOR_SLOPES, here.averages.sampled)
+        state, slopes = self.evaluations.differences(state, layers, t, FOR_SLOPES, here.averages.sampled)
         passed = Passed(t, float(here.log_alpha.mean()), slopes, measured=(t, slopes))
         return replace(state, slopes={**state.slopes, layers: passed}), slopes
 
@@ -230,15 +217,15 @@ class Refinement:
         chosen = list(layers)
         stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
         while True:
-            at, stage = self._anchored(state, layers, stage)
+            at, stage = self.evaluations.anchored(state, layers, stage)
             here, x, sampled = at.here, at.here.x, at.here.averages.sampled
             state, stage = self._with_slopes(at, layers, stage)
-            if (ended := self._ended(_At(state, here), layers, stage.t, stage.level)) is not None:
+            if (ended := self._ended(At(state, here), layers, stage.t, stage.level)) is not None:
                 return ended
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
             off = resolved_imbalance(here, chosen)
             step = steady(stage.slopes, off, stage.t) if sampled else inverse @ off
-            step = np.clip(step, -_LONGEST, _LONGEST)
+            step = np.clip(step, -self._longest, self._longest)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
             there = np.minimum(logistic(stage.t + step), RECOVERED)
@@ -257,13 +244,13 @@ class Refinement:
         passed = Passed(logit(there), math.log(self.problem.alpha), stage.slopes, before, stage.measured)
         return replace(
             state,
-            q=self._entered(chosen, there),
+            q=self.evaluations.entered(chosen, there),
             converged=True,
             slopes={**state.slopes, layers: passed},
-            error=self._entered(chosen, np.minimum(there * (1 - there) * judged.error, 1.0)),
+            error=self.evaluations.entered(chosen, np.minimum(there * (1 - there) * judged.error, 1.0)),
         )
 
-    def _with_slopes(self, at: _At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
+    def _with_slopes(self, at: At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
         """The stage with slopes that take the latest evaluation into account."""
         state, here = at
         t, moved = stage.t, stage.moved
@@ -277,8 +264,11 @@ class Refinement:
         if measured is None and not together and layers in state.slopes:
             measured = state.slopes[layers].brought(t, here.log_alpha, WRONG_BY_SAMPLES)
         u = distance(t)
-        if measured is None or np.abs(u - distance(measured[0])).max() > (_AWAY if together else _NEAR):
-            state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
+        # Slopes of sampled averages are measured afresh so far in u = -log(1 - q) from where they were: on the way of
+        # all layers to recovery, where a law is known for them, and elsewhere.
+        away, near = 3.0, 0.8
+        if measured is None or np.abs(u - distance(measured[0])).max() > (away if together else near):
+            state, slopes = self.evaluations.differences(state, layers, t, FOR_SLOPES, sampled=True)
             measured = t, slopes
         elif moved is not None and not together and np.abs(way := u - distance(moved[0])).max() > STEP:
             # The same samples as before the step: their noise is nearly the same.
@@ -290,68 +280,3 @@ class Refinement:
             shrunk = math.expm1(float((measured[0] - t).mean()))
             slopes = slopes + np.outer(slopes.sum(axis=1), np.full(len(t), shrunk / len(t)))
         return state, replace(stage, slopes=slopes, measured=measured)
-
-    def _entered(self, chosen: list[int], error: Array) -> Array:
-        """Errors of these layers as a matrix."""
-        out = self.problem.zero
-        out[chosen, chosen] = error
-        return out
-
-    def _at(self, layers: Layers, t: Array) -> Array:
-        """Overlap with these t, and zero elsewhere."""
-        return self._entered(list(layers), np.minimum(logistic(t), RECOVERED))
-
-    def _anchored(self, state: State, layers: Layers, stage: Stage) -> tuple[_At, Stage]:
-        """Averages of the stage; near a point where they are known, by how far coarser ones move from there."""
-        anchor = stage.anchor
-        if anchor is not None:
-            moved, anchor = self._moved(layers, stage, anchor)
-            if moved is not None:
-                at = self._judged(state, layers, stage.t, self._at(layers, stage.t), moved)
-                return at, replace(stage, anchor=anchor)
-        # Each stage keeps its first method.
-        at = self._evaluate(state if stage.tries else replace(state, averages=None), layers, stage.t, stage.level)
-        found = at.here.averages
-        known = stage.level < (_FOR_SLOPES if found.sampled else ROUGH)
-        return at, replace(stage, anchor=Anchor(stage.t, found) if known else None)
-
-    def _moved(self, layers: Layers, stage: Stage, anchor: Anchor) -> tuple[Averages | None, Anchor]:
-        """Averages of the stage by those of its anchor and by coarser ones at both points; None if these do not serve.
-
-        Deterministic ones of two accuracies away: such rules jump by less than the one of the stage is off, and those
-        of the next accuracy are known at the anchor.
-        """
-        sampled = anchor.averages.sampled
-        if np.abs(stage.t - anchor.t).max() > (_SAMPLED_REACH if sampled else _REACH):
-            return None, anchor
-        level = _FOR_SLOPES if sampled else moving(stage.level)
-        how = stage.level, level, anchor.averages
-        if anchor.coarse is None:
-            anchor = replace(anchor, coarse=self.averages.beside(self._at(layers, anchor.t), *how))
-        return anchor.moved(self.averages.beside(self._at(layers, stage.t), *how)), anchor
-
-    def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
-        """Averages of this accuracy at these t, by the method of the latest ones."""
-        q = self._at(layers, t)
-        return self._judged(state, layers, t, q, self.averages.alike(q, level, state.averages))
-
-    def _judged(self, state: State, layers: Layers, t: Array, q: Array, averages: Averages) -> _At:
-        """Averages with what the layers' alphas differ by from the one asked for."""
-        x = q.diagonal()[list(layers)]
-        g = np.maximum(averages.g.mean(axis=0).diagonal()[list(layers)], _LEAST_AVERAGE)
-        own = log_alpha(self.problem.prior, t, g)
-        imbalance = math.log(self.problem.alpha) - own
-        residual = float(np.abs(self.problem.image(np.diag(g)).diagonal() - x).max())
-        return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
-
-    def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:
-        """Slopes from differences of averages of this accuracy; the state stays where it is."""
-        tried: list[Array] = []
-
-        def there(at: Array) -> Array:
-            tried.append(self._at(layers, at))
-            g = self.averages.alike(tried[-1], level, state.averages).g.mean(axis=0)
-            return log_alpha(self.problem.prior, at, g.diagonal()[list(layers)])
-
-        slopes = differences(there, t, sampled=sampled, whole=len(t) == len(self.averages.layers))
-        return state.beside(*tried), slopes

@@ -34,26 +34,14 @@ Array = NDArray[np.float64]
 # Length in t of a difference of deterministic averages; and of sampled ones: their noise is the same at both ends in
 # part only, and is divided by the length.
 _STEP, _SAMPLED_STEP = 0.05, 0.5
-# Length in u = -log(1 - q) of a difference of sampled averages, at least: of slopes about one, which noise of .01 in
-# log alpha leaves to a tenth.
-_LEAST_LENGTH = 0.1
 #: Least step of u by sampled averages from which Broyden's update learns: shorter ones show more noise than
 #: differences do.
 STEP = 0.5 * _SAMPLED_STEP
-# Length towards recovery along all layers at once, where log alpha_l is a line in 1 - q: its ends are far apart in t.
-_RECOVERY_STEP = 2.0
 #: Where all 1 - q are below this, the layers are on the way to recovery together.
 NEARLY = 1e-2
-# A parabola through two points and the slopes at the last is trusted so many times as far as the points are apart.
-_AHEAD = 3.0
 # Slopes (real parts of eigenvalues) below this count as flat: the fixed point is unstable or nearly so, and Newton's
 # step is shortened to 1/0.02 times the step of the plain iteration.
 _FLAT = 0.02
-# Slopes from sampled averages below this, and below this share of 1 - q, may have the wrong sign, and steps by them
-# lead away. Three layers: at alpha = 1.435, where the flattest is .029 and rough averages miss it by .01, a search went
-# from q_11 = .86 to recovery; towards recovery it is .3 (1 - q_11).
-_FLATTEST, _FLATTEST_SHARE = 0.01, 0.1
-_LEFT = 0.2  # share of u = -log(1 - q) that a step leaves
 
 
 class Passed(NamedTuple):
@@ -81,9 +69,12 @@ class Passed(NamedTuple):
         """T of a neighbour, by a line or a parabola; steps of t are cut at `longest`."""
         distance = log_alpha - self.log_alpha
         step = np.linalg.solve(self.slopes, np.full(len(self.t), distance))
+        # A parabola through two points and the slopes at the last is trusted so many times as far as the points are
+        # apart.
+        ahead = 3.0
         if self.before is not None and distance:
             passed = self.log_alpha - self.before[1]
-            if abs(passed) > abs(distance) / _AHEAD:
+            if abs(passed) > abs(distance) / ahead:
                 step = step + (step / distance - (self.t - self.before[0]) / passed) * distance**2 / passed
         out: Array = self.t + np.clip(step, -longest, longest)
         return out
@@ -145,16 +136,22 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool,
     size, x = len(t), logistic(t)
     directions = np.eye(size)
     steps = np.full(size, _SAMPLED_STEP if sampled else _STEP)
-    faint = distance(t) - distance(t - steps) < _LEAST_LENGTH
+    # Length in u = -log(1 - q) of a difference of sampled averages, at least: of slopes about one, which noise of .01
+    # in log alpha leaves to a tenth.
+    least_length = 0.1
+    faint = distance(t) - distance(t - steps) < least_length
     if sampled:
         # At small overlaps a step of t changes little beside the noise: a longer one, upwards, has the same slope.
-        steps = np.where(faint, t - _at_distance(distance(t) + _LEAST_LENGTH), steps)
+        steps = np.where(faint, t - _at_distance(distance(t) + least_length), steps)
     lengths = (distance(t) - distance(t - steps)) / x  # by t the slope of u is q
     here = log_alpha(t)
     back = [here] * size
+    # Length towards recovery along all layers at once, where log alpha_l is a line in 1 - q: its ends are far apart in
+    # t.
+    recovery_step = 2.0
     if whole and (1 - x).max() < NEARLY:
-        directions[0], steps[0] = 1.0, _RECOVERY_STEP
-        lengths[0] = math.expm1(_RECOVERY_STEP)  # of a line in 1 - q
+        directions[0], steps[0] = 1.0, recovery_step
+        lengths[0] = math.expm1(recovery_step)  # of a line in 1 - q
     elif sampled and size > 1 and not faint.any():
         # Along all layers together alphas change least. There the noise of a sum of differences counts most, and how
         # far log alpha is from a line: three layers at alpha = 1.435 had .001 to .012 for .029 by that sum.
@@ -180,12 +177,17 @@ def sampled_step(slopes: Array, imbalance: Array, t: Array, flat: float = _FLAT)
     """
     u = distance(t)
     moved = u + newton(slopes / logistic(t), imbalance, flat)
-    return np.asarray(_at_distance(np.maximum(moved, _LEFT * u)) - t)
+    left = 0.2  # share of u = -log(1 - q) that a step leaves
+    return np.asarray(_at_distance(np.maximum(moved, left * u)) - t)
 
 
 def steady(slopes: Array, imbalance: Array, t: Array) -> Array:
     """The same along the way of the iteration in the flattest direction."""
-    return sampled_step(slopes, imbalance, t, min(_FLATTEST, _FLATTEST_SHARE * float((1 - logistic(t)).max())))
+    # Slopes from sampled averages below this, and below this share of 1 - q, may have the wrong sign, and steps by them
+    # lead away. Three layers: at alpha = 1.435, where the flattest is .029 and rough averages miss it by .01, a search
+    # went from q_11 = .86 to recovery; towards recovery it is .3 (1 - q_11).
+    flattest, flattest_share = 0.01, 0.1
+    return sampled_step(slopes, imbalance, t, min(flattest, flattest_share * float((1 - logistic(t)).max())))
 
 
 def stable(slopes: Array) -> bool:

@@ -8,7 +8,6 @@ diagonal alone steps are of logit q, in which growth from zero and the way to re
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,25 +22,8 @@ __all__ = ["Steered"]
 
 Array = NDArray[np.float64]
 
-# Where the largest slope of F stays below this, Newton's step is taken.
-_CONTRACTS = 1 - 1e-9
-# Longest step of logit q, unless the plain step is longer.
-_LONGEST = math.log(8.0)
-# Step, of q or its logit, that is short: the next one would be as its square.
-_SETTLED = 1e-5
-# Share of a step that averages of few digits may be short by, to take it.
-_LED = 0.25
-# Distance of two points, over that to the ends of the range, from which on the slope between them is used.
-_NEAR = 0.05
-# What is left to recovery of all from which on no step leads further than the plain one.
-_CLOSE = 1e-2
 # What is left to recovery of all, and of one, where its steps are in proportion to it; the share that it loses in each.
 _NEXT, _NEAREST, _SHRINKS = 1e-3, 1e-5, 0.02
-# What falls below this on its way to zero has died out.
-_DEAD = 1e-8
-# Beyond the plain step, overlaps may shrink by this factor, and what is left to 1 by that one.
-_SHRINK, _LEFT = 0.25, 0.1
-_HALVINGS = 40
 
 
 def _step(slopes: Array, move: Array, longest: float) -> Array:
@@ -55,7 +37,9 @@ def _step(slopes: Array, move: Array, longest: float) -> Array:
     plain = float(np.abs(move).max())
     if plain == 0:
         return move
-    if float(np.linalg.eigvals(slopes).real.max()) < _CONTRACTS - 1:
+    # Where the largest slope of F stays below this, Newton's step is taken.
+    contracts = 1 - 1e-9
+    if float(np.linalg.eigvals(slopes).real.max()) < contracts - 1:
         step = -np.linalg.solve(slopes, move)
     else:
         step = move * max(1.0, longest / plain)
@@ -66,10 +50,13 @@ def _logit_step(x: Array, fx: Array, inner: Array) -> Array:
     """Step of logit x."""
     image = np.clip(fx, 1e-300, 1 - 1e-16)
     slopes = inner * (x * (1 - x)) / (image * (1 - image))[:, None] - np.eye(len(x))
-    return _step(slopes, np.log(image / (1 - image)) - np.log(x / (1 - x)), _LONGEST)
+    # Longest step of logit q, unless the plain step is longer.
+    longest = math.log(8.0)
+    return _step(slopes, np.log(image / (1 - image)) - np.log(x / (1 - x)), longest)
 
 
-class _Place(NamedTuple):
+@dataclass(frozen=True)
+class _Place:
     """Free entries, averages there, where the plain step leads, its slopes, and whether all are on the diagonal."""
 
     x: Array
@@ -81,7 +68,9 @@ class _Place(NamedTuple):
     @property
     def ended(self) -> NDArray[np.bool_]:
         """Entries that have died out."""
-        return np.asarray((np.abs(self.x) < _DEAD) & (self.fx < self.x))
+        # What falls below this on its way to zero has died out.
+        dead = 1e-8
+        return np.asarray((np.abs(self.x) < dead) & (self.fx < self.x))
 
     @property
     def recovered(self) -> NDArray[np.bool_]:
@@ -126,6 +115,9 @@ class Steered:
     """
 
     problem: Problem
+
+    # Beyond the plain step, overlaps may shrink by this factor, and what is left to 1 by that one.
+    _shrink, _left = 0.25, 0.1
 
     def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
         """Solve from q with the diagonal over the active layers free, and these entries off it."""
@@ -172,8 +164,9 @@ class Steered:
             return replace(state, converged=True), x
         if sure:
             return state, self._next(state, at)
+        # Step, of q or its logit, that is short: the next one would be as its square.
         # Where the plain step is short, Newton's may be long.
-        settled = bool(at.residual <= allowed and np.abs(at.step()).max() <= _SETTLED)
+        settled = bool(at.residual <= allowed and np.abs(at.step()).max() <= 1e-5)
         return replace(state, converged=settled), x if settled else self._next(state, at)
 
     def _recovered(self, state: State, q: Array, averages: Averages) -> bool:
@@ -197,11 +190,13 @@ class Steered:
         at, ends = self._at(state, x, *found), self.problem.image(found[0].g)[:, *state.entries]
         if at.recovered.any() or not at.moving.any():
             # All of it beyond doubt, or more digits say.
-            return at if at.diagonal and all(at._replace(fx=end).recovered.all() for end in ends) else None
+            return at if at.diagonal and all(replace(at, fx=end).recovered.all() for end in ends) else None
         # Each entry may be off by itself.
         step, away = at.step(), np.abs(ends - at.fx).max(axis=0)
         off = sum(float(np.abs(at.step(at.fx + one) - step).max()) for one in np.diag(away))
-        return at if off <= _LED * float(np.abs(step).max()) else None
+        # Share of a step that averages of few digits may be short by, to take it.
+        led = 0.25
+        return at if off <= led * float(np.abs(step).max()) else None
 
     def _at(self, state: State, x: Array, averages: Averages, slopes: Array) -> "_Place":
         """Plain steps at x, and their slopes."""
@@ -209,11 +204,13 @@ class Steered:
         balance = problem.balance(state.free)
         inner = np.eye(len(x)) + balance.pull(x) @ balance.slopes_from(slopes, x, g)
         fx = problem.image(g)[state.entries]
+        # Distance of two points, over that to the ends of the range, from which on the slope between them is used.
+        near = 0.05
         if not averages.method:
             # Slopes are known to few digits; those between points that are near each other are better.
             for before, known in state.path:
                 way = x - before
-                if not known.method and 0 < np.abs(way).max() <= _NEAR * balance.room(x).min():
+                if not known.method and 0 < np.abs(way).max() <= near * balance.room(x).min():
                     inner = broyden(inner, way, fx - problem.image(known.g.mean(axis=0))[state.entries])
         return _Place(x, averages, fx, inner, all(i == j for i, j in state.free))
 
@@ -231,11 +228,14 @@ class Steered:
         """Go from the plain step to fx towards a trial as far as the eigenvalues of q stay in a range."""
         averages, free, fx = self.problem.averages, state.free, at.fx
         near = least_and_largest(averages, free, fx)
-        for _ in range(_HALVINGS):
+        # What is left to recovery of all from which on no step leads further than the plain one.
+        close = 1e-2
+        halvings = 40
+        for _ in range(halvings):
             far = least_and_largest(averages, free, trial)
-            if far[0] >= _SHRINK * near[0] and 1 - far[1] >= _LEFT * (1 - near[1]):
+            if far[0] >= self._shrink * near[0] and 1 - far[1] >= self._left * (1 - near[1]):
                 return trial
-            if 1 - near[0] < _CLOSE:
+            if 1 - near[0] < close:
                 return self._towards_recovery(state, at, 1 - near[1])
             trial = 0.5 * (trial + fx)
         return fx
@@ -250,7 +250,7 @@ class Steered:
         if _kept(q, image, _learned(state)) > 1 - _SHRINKS:
             return at.fx
         recovered = np.array([float(i == j) for i, j in state.free])
-        share = max(_LEFT, min(0.5 * _NEAREST / max(least, _NEAREST), 1.0))
+        share = max(self._left, min(0.5 * _NEAREST / max(least, _NEAREST), 1.0))
         return np.asarray(recovered - share * (recovered - at.fx))
 
 

@@ -57,11 +57,6 @@ _TRIES, _MOST_TRIES = 4, 8
 #: Factor between the accuracies of neighbouring stages of deterministic rules: as errors fall at least so much, too, it
 # also bounds from below what three agreeing rules leave of the error of two.
 CUT = 0.2
-# Least share of the distance of the last two of three rules that is stated as the error of the finest.
-_LEAST_LEFT = 0.5
-# Least step in t from which slopes are learned, over the accuracy of the rules that move the averages. A fifth of it
-# made steps that led astray (two layers at alpha = 0.978).
-_LEARNED = 1.0
 # What the last step may miss is at most this share of the accuracy asked for (of sampled averages the step itself, if
 # their noise is less), and it is at most so long: slopes are trusted no further. So long in u = -log(1 - q) where they
 # are those of sampled averages, which belong to u.
@@ -73,8 +68,6 @@ _BENT = 2.0
 # Sampled averages: the mildest cut. Levels stand for the inverse of the number of outputs; noise falls as its power
 # -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random outputs).
 _MILDEST_CUT, _PER_NOISE = 0.5, 1.5
-# Noise further ahead than this is not predicted: the finest averages are those that coarser ones have asked for.
-_SHARPEST_CUT = 0.04
 #: Share of a step that slopes from sampled averages of accuracy 2e-3 may miss (`tests/calibration/test_deep.py` holds
 #: the errors stated with it), and relative error of slopes from rules: two layers at alpha = .962 to .99 miss at most
 #: .07 of what `coupled` makes of a step (`tests/numerics/fixed_point/test_last_steps.py`).
@@ -206,7 +199,10 @@ def moving(level: float) -> float:
 
 def shortest_learned(level: float) -> float:
     """Least step in t from which Broyden's update learns: shorter ones show jumps of the rules that move averages."""
-    return _LEARNED * moving(level)
+    # Least step in t from which slopes are learned, over the accuracy of the rules that move the averages. A fifth of
+    # it made steps that led astray (two layers at alpha = 0.978).
+    learned = 1.0
+    return learned * moving(level)
 
 
 def noise_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
@@ -249,7 +245,9 @@ def is_short(slopes: Array, step: Array, asked: Array) -> bool:
 def _left_by_three(before: Array, gap: Array) -> Array:
     """Error of the finest of three rules, whose distances were these: they fall as a geometric series or faster."""
     ratio = np.minimum(gap / np.maximum(before, 1e-300), 0.5)
-    out: Array = gap * np.maximum(ratio / (1 - ratio), _LEAST_LEFT)
+    # Least share of the distance of the last two of three rules that is stated as the error of the finest.
+    least_left = 0.5
+    out: Array = gap * np.maximum(ratio / (1 - ratio), least_left)
     return out
 
 
@@ -311,7 +309,9 @@ def _cut(stage: Stage, judged: Judgement, asked: Array, averages: Averages) -> f
     missing = float((asked / np.maximum(judged.gap, asked)).min())
     # The standard error of n randomisations is itself known to 1/(2 (n - 1))^(1/2) of it.
     sure = 1 - 1 / math.sqrt(2 * (len(averages.g) - 1))
-    return min(_MILDEST_CUT, max(_SHARPEST_CUT, (sure * missing) ** _PER_NOISE))
+    # Noise further ahead than this is not predicted: the finest averages are those that coarser ones have asked for.
+    sharpest_cut = 0.04
+    return min(_MILDEST_CUT, max(sharpest_cut, (sure * missing) ** _PER_NOISE))
 
 
 def noted(solution: Solution, averages: Refinable, accuracy: float, found: Averages | None) -> Solution:

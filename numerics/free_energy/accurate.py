@@ -18,8 +18,6 @@ __all__ = ["USUAL", "Answer", "accurate_landscape", "accurate_transitions", "ans
 
 #: Relative accuracy of averages by rules where no accuracy is asked for, and the coarsest where one is.
 USUAL = 1e-2
-# Most points of a landscape along an axis.
-_MOST_POINTS = 65
 
 
 @few_lines
@@ -90,7 +88,7 @@ def answered(
         found = answer(effort)
         return Attempt(found, found.error, asked, found.converged, True, _by(found.free.output))
 
-    return stated(*as_accurate(attempt, first._replace(fine=min(USUAL, asked))))
+    return stated(*as_accurate(attempt, replace(first, fine=min(USUAL, asked))))
 
 
 def accurate_transitions(
@@ -125,7 +123,7 @@ def accurate_transitions(
         found = transitions(output, prior, closest=closest)
         return Attempt(found, found.error, asked, True, True, _by(output))
 
-    return stated(*as_accurate(attempt, first._replace(fine=min(USUAL, asked))))
+    return stated(*as_accurate(attempt, replace(first, fine=min(USUAL, asked))))
 
 
 def _by(output: OutputEntropy) -> By:
@@ -137,11 +135,13 @@ def accurate_landscape(
     answer: Answer, accuracy: float | None, *, points: int, top: float, progress: Callable[[int, int], None] | None
 ) -> tuple[Landscape, Answer]:
     """Phi on a grid from so many points or as many as the accuracy takes, and the answer with whether it is reached."""
+    # Most points of a landscape along an axis.
+    most_points = 65
     while True:
         found = landscape(answer.free, points=points, top=top, progress=progress)
         if accuracy is None or is_reached(found["error"] / accuracy, True):
             return found, answer
-        if 2 * points - 1 > _MOST_POINTS:
+        if 2 * points - 1 > most_points:
             left = f"{not_reached(accuracy)}: {points} points along an axis leave {found['error']:.1g}"
             return found, replace(answer, reached=False, status=f"{answer.status}; {left}")
         points = 2 * points - 1

@@ -21,13 +21,6 @@ __all__ = ["GroupBalance"]
 
 Array = NDArray[np.float64]
 
-# Distance to one of the largest overlap that averages are asked for; closer, those of two layers take long.
-_CLOSEST, _CLOSEST_TWO = 1e-6, 3e-4
-# Where G at zero overlap counts as positive: such an index is learned at any alpha > 0.
-_SURELY = 1e-9
-# Step of w for derivatives.
-_STEP = 0.03
-
 
 class GroupBalance:
     """Logarithms of the alphas at which the groups are stationary.
@@ -42,9 +35,11 @@ class GroupBalance:
 
     def __init__(self, output: OutputEntropy, prior: Prior, closest: float | None = None) -> None:
         self.output, self.prior = output, prior
+        # Distance to one of the largest overlap that averages are asked for; closer, those of two layers take long.
+        usual, of_two = 1e-6, 3e-4
         if closest is None:
             channel = output.channel
-            closest = max(_CLOSEST_TWO, channel.closest) if isinstance(channel, DiagonalQuadrature) else _CLOSEST
+            closest = max(of_two, channel.closest) if isinstance(channel, DiagonalQuadrature) else usual
         if not 0 < closest < 0.1:
             raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
         self.closest, self.top = closest, -math.log(closest)
@@ -107,11 +102,13 @@ class GroupBalance:
         g = averages.g.mean(axis=0)
         qhat = self.prior.inverse(q)
         log_alphas = np.empty(len(w))
+        # Where G at zero overlap counts as positive: such an index is learned at any alpha > 0.
+        surely = 1e-9
         for k, group in enumerate(output.groups):
             mean = float(np.mean([g[i, i] for i in group]))
             if w[k] > 0:
                 log_alphas[k] = math.log(qhat[group[0], group[0]] / mean) if mean > 0 else math.inf
-            elif mean > _SURELY:
+            elif mean > surely:
                 log_alphas[k] = -math.inf
             else:
                 log_alphas[k] = -math.log(max(gain(self.prior) * self._growth(q, group), 1e-300))
@@ -129,9 +126,11 @@ class GroupBalance:
         """Derivatives of log alpha of the free groups by their w."""
         here = self(w)[free]
         columns = []
+        # Step of w for derivatives.
+        step = 0.03
         for k in free:
             moved = w.copy()
-            moved[k] += _STEP if w[k] + _STEP <= self.top else -_STEP
+            moved[k] += step if w[k] + step <= self.top else -step
             columns.append((self(moved)[free] - here) / (moved[k] - w[k]))
         return np.array(columns).T
 

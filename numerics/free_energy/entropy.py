@@ -17,8 +17,6 @@ __all__ = ["FreeEntropy"]
 Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(float).eps)
-# Rounding of alpha times the number of solved entries against the dimension of the prior.
-_EQUAL = 1e-9
 
 
 @few_lines
@@ -102,7 +100,9 @@ class FreeEntropy:
         """
         dimension = self.output.channel.share * self.output.size * self.prior.dimension
         excess = self.alpha * self.output.solved - dimension
-        return excess if abs(excess) > _EQUAL * max(1.0, dimension) else 0.0
+        # Rounding of alpha times the number of solved entries against the dimension of the prior.
+        equal = 1e-9
+        return excess if abs(excess) > equal * max(1.0, dimension) else 0.0
 
     def recovered(self) -> Estimate:
         """Limit of Phi(q) - Phi(0) for q -> I along V = v I: inf, -inf, or a number."""

@@ -13,8 +13,6 @@ from .entropy import FreeEntropy
 __all__ = ["Landscape", "landscape"]
 
 Array = NDArray[np.float64]
-# Points of the picture along each axis.
-_FINE = 101
 
 
 class Landscape(TypedDict):
@@ -76,7 +74,8 @@ def landscape(
     coefficients = np.linalg.solve(basis, values)
     if groups == 2:
         coefficients = np.linalg.solve(basis, coefficients.T).T
-    fine = np.linspace(0.0, top, _FINE)
+    # Points of the picture along each axis.
+    fine = np.linspace(0.0, top, 101)
     rows = chebyshev.chebvander(2 * -np.log1p(-fine) / widest - 1, points - 1)
     psi = rows @ coefficients if groups == 1 else rows @ coefficients @ rows.T
     left_out = sum(float(np.abs(coefficients.take([-1, -2], axis)).max()) for axis in range(groups))

@@ -13,11 +13,6 @@ __all__ = ["StationaryPoint", "in_order"]
 
 Array = NDArray[np.float64]
 
-# Free entropies are sums of terms of order one: closer than this they differ by rounding.
-_TIED = 1e-12
-# Digits of overlaps by which equal points are ordered; distinct points are 1e-3 apart.
-_DIGITS = 6
-
 
 @dataclass(frozen=True, repr=False)
 class StationaryPoint(Result):
@@ -55,13 +50,16 @@ def in_order(points: Iterable[StationaryPoint]) -> tuple[StationaryPoint, ...]:
     """
     rest = sorted(points, key=lambda point: -point.free_entropy.value)
     out: list[StationaryPoint] = []
+    # Digits of overlaps by which equal points are ordered; distinct points are 1e-3 apart.
+    digits = 6
     while rest:
         top = rest[0].free_entropy.value
         tied = rest[:1]
         for point in rest[1:]:
             value = point.free_entropy.value
-            if value == top or (math.isfinite(top) and top - value <= _TIED * max(1.0, abs(top))):
+            # Free entropies are sums of terms of order one: closer than this they differ by rounding.
+            if value == top or (math.isfinite(top) and top - value <= 1e-12 * max(1.0, abs(top))):
                 tied.append(point)
-        out += sorted(tied, key=lambda p: (not p.stable, (-p.overlap.diagonal().round(_DIGITS)).tolist()))
+        out += sorted(tied, key=lambda p: (not p.stable, (-p.overlap.diagonal().round(digits)).tolist()))
         rest = rest[len(tied) :]
     return tuple(out)

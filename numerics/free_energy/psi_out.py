@@ -38,19 +38,6 @@ __all__ = ["OnCluster", "OutputEntropy", "entropy_on_worker", "output_entropy"]
 Array = NDArray[np.float64]
 Route = Literal["direct", "integral of the gradient"]
 
-# Direct averages of two layers need this share of the accuracy of G.
-_SHARE = 0.1
-# Share of the accuracy to which links are averaged by quadrature, which is cheap.
-_QUADRATURE = 1e-4
-# Share of the errors of two values that is left at least in that of their difference.
-_CHANCE = 0.1
-# Distances to one from which limits are extrapolated, of deterministic averages and of others.
-_NEAR = {"estimated": 1e-6 * np.array([1.0, 4.0, 16.0]), "monte-carlo": 1e-4 * np.array([1.0, 4.0, 16.0])}
-# Step of -log(1 - q) for differences of G.
-_STEP = 0.08
-# An overlap that differs little from zero, for one-sided differences.
-_SMALL = 0.02
-
 
 class OnCluster(NamedTuple):
     """The workers of a cluster, and how they make the same output entropy for themselves."""
@@ -152,13 +139,15 @@ class OutputEntropy:
     def _value(self, q: Array) -> Estimate:
         if not q.any():
             return Estimate(0.0, 0.0, self.how)
+        # Share of the errors of two values that is left at least in that of their difference.
+        chance = 0.1
         if self.route == "direct":
             found = self._direct(q)
             assert found is not None and self._zero is not None
             if self.how == "estimated":
                 # Errors of both values may cancel by chance.
                 apart = float(np.ptp(found - self._zero))
-                spread = SAFETY * max(apart, _CHANCE * float(np.ptp(found) + np.ptp(self._zero)))
+                spread = SAFETY * max(apart, chance * float(np.ptp(found) + np.ptp(self._zero)))
                 spread += self.channel.log_density_bias(q) + self.channel.log_density_bias(np.zeros_like(q))
                 # The difference of two values is rounded as they are.
                 return _rounded(float(found[-1] - self._zero[-1]), spread, float(abs(found[-1]) + abs(self._zero[-1])))
@@ -175,7 +164,8 @@ class OutputEntropy:
 
     def limit(self, function: Callable[[Array], Estimate]) -> Estimate:
         """Limit of a function of q for q = (1 - v) I, v -> 0, that has an expansion in powers of v^{1/2}."""
-        near = _NEAR[self.how]
+        # Distances to one from which limits are extrapolated, of deterministic averages and of others.
+        near = {"estimated": 1e-6, "monte-carlo": 1e-4}[self.how] * np.array([1.0, 4.0, 16.0])
         found = [function(self.matrix(np.full(len(self.groups), 1 - v))) for v in near]
         roots, values = np.sqrt(near), [one.value for one in found]
         two, three = (float(np.linalg.solve(np.vander(roots[:n], increasing=True), values[:n])[0]) for n in (2, 3))
@@ -213,13 +203,15 @@ class OutputEntropy:
             )
         n = len(self.groups)
         out = np.zeros((n, n))
+        # An overlap that differs little from zero, for one-sided differences.
+        small = 0.02
         for k in range(n):
             if x[k] == 0 and self._joined:
                 moved = x.copy()
-                moved[k] = _SMALL
+                moved[k] = small
                 mean, _ = self.gradient(self.matrix(moved))
                 before, _ = self.gradient(q)
-                out[:, k] = [(mean - before)[list(one), list(one)].sum() / _SMALL for one in self.groups]
+                out[:, k] = [(mean - before)[list(one), list(one)].sum() / small for one in self.groups]
                 continue
             if x[k] == 0:
                 # By parity the gradient vanishes there with the overlap, and grows as the operator says.
@@ -227,7 +219,8 @@ class OutputEntropy:
                 out[k, k] = 0.5 * float(self.averages(q).growth[:, group].mean()) * len(group)
                 continue
             w = -math.log1p(-x[k])
-            step = min(_STEP, 0.3 * w)
+            # Step of -log(1 - q) for differences of G.
+            step = min(0.08, 0.3 * w)
             values = []
             for shift in (-1, -0.5, 0.5, 1):
                 moved = x.copy()
@@ -295,13 +288,15 @@ def _averages(
     model: Network | LinkKernel | Channel, noiseless: LinkKernel | None, workers: Workers, **effort: Any
 ) -> tuple[Channel, Callable[[Array], Array | None] | None]:
     """Averages, and E log Z_out where it is not the channel's own."""
+    # Share of the accuracy to which links are averaged by quadrature, which is cheap.
+    quadrature = 1e-4
     if isinstance(model, LinkKernel):
         matrix = linear_map(model) if model.noise > 0 else None
         if matrix is not None:
             return LinearChannel(model, matrix), None
         rng = np.random.default_rng(effort["rng"])
         sizes = {"samples": effort["samples"] or 1024, "replicas": effort["replicas"]}
-        tolerance = None if effort["accuracy"] is None else _QUADRATURE * effort["accuracy"]
+        tolerance = None if effort["accuracy"] is None else quadrature * effort["accuracy"]
         channel = LinkChannel(model, **sizes, rng=rng, noiseless=noiseless, workers=workers, tolerance=tolerance)
         return channel, None
     if isinstance(model, Network):
@@ -309,8 +304,10 @@ def _averages(
         averages = default_channel(model, **effort, workers=workers)
     else:
         averages = model
+    # Direct averages of two layers need this share of the accuracy of G.
+    share = 0.1
     if isinstance(averages, DiagonalQuadrature):
         entropy = TwoLinearEntropy if isinstance(averages, TwoLinearQuadrature) else TwoLayerEntropy
-        finer = entropy(averages.model, max(_SHARE * averages.accuracy, entropy.finest), workers)
+        finer = entropy(averages.model, max(share * averages.accuracy, entropy.finest), workers)
         return averages, finer.log_density
     return averages, None

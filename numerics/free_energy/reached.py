@@ -20,9 +20,6 @@ __all__ = ["reached"]
 
 Array = NDArray[np.float64]
 
-# Overlaps closer than so many of their errors are one.
-_SAME = 3.0
-
 
 def reached(free: FreeEntropy) -> tuple[tuple[StationaryPoint, ...], str]:
     """Stationary points in the order of their free entropy, and what the averages leave in doubt.
@@ -69,7 +66,9 @@ def _same(one: Solution, other: Solution) -> bool:
     """Whether two fixed points are the same, for all that their errors decide; zero overlap is exact."""
     if one.q.any() != other.q.any():
         return False
-    return bool((np.abs(one.q - other.q) <= _SAME * (one.error + other.error) + 1e-9).all())
+    # Overlaps closer than so many of their errors are one.
+    same = 3.0
+    return bool((np.abs(one.q - other.q) <= same * (one.error + other.error) + 1e-9).all())
 
 
 def _point(free: FreeEntropy, solution: Solution) -> StationaryPoint:

@@ -15,10 +15,6 @@ __all__ = ["generic_rank", "solved_entries"]
 
 Array = NDArray[np.float64]
 
-_POINTS, _STEP = 512, 1e-5
-# Singular values of the Jacobian below this share of the largest are rounding.
-_SMALL = 1e-6
-
 
 def solved_entries(channel: Channel) -> float:
     """Mean codimension k of {h: g(h) = y} in the P M entries of h.
@@ -62,15 +58,18 @@ def generic_rank(kernel: LinkKernel, rng: int = 0) -> float:
     """
     if kernel.noise > 0:
         return 0.0
-    h = np.random.default_rng(rng).standard_normal((_POINTS, kernel.indices, kernel.tokens))
+    points, step = 512, 1e-5
+    h = np.random.default_rng(rng).standard_normal((points, kernel.indices, kernel.tokens))
     columns = []
     for p in range(kernel.indices):
         for m in range(kernel.tokens):
             moved = np.zeros((kernel.indices, kernel.tokens))
-            moved[p, m] = _STEP
-            columns.append((kernel.link(h + moved) - kernel.link(h - moved)) / (2 * _STEP))
+            moved[p, m] = step
+            columns.append((kernel.link(h + moved) - kernel.link(h - moved)) / (2 * step))
     # A step across a jump makes a slope of its size over the step, which is none of the link's.
     jacobian = np.stack(columns, axis=2)
-    usual = np.abs(jacobian).max(axis=(1, 2)) < 0.01 / _STEP
+    usual = np.abs(jacobian).max(axis=(1, 2)) < 0.01 / step
     values = np.linalg.svd(jacobian[usual], compute_uv=False)
-    return float((values > _SMALL * max(float(np.median(values[:, 0])), 1.0)).sum(axis=1).mean())
+    # Singular values of the Jacobian below this share of the largest are rounding.
+    small = 1e-6
+    return float((values > small * max(float(np.median(values[:, 0])), 1.0)).sum(axis=1).mean())

@@ -15,8 +15,6 @@ from .balance import GroupBalance
 
 __all__ = ["OFF", "balance_at", "evaluate_ahead", "newton_point_at", "newton_points"]
 
-# For Newton's method in w, where several groups have an overlap.
-_LIMITS = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
 #: Smallest w of a point off the faces.
 OFF = 3e-3
 
@@ -59,7 +57,7 @@ def newton_points(balance: GroupBalance, starts: Sequence[Array], free: list[int
     log_alpha : float
     """
     if (on_cluster := balance.output.on_cluster) is None:
-        found: Iterator[Any] = (_newton(balance, start, free, log_alpha) for start in starts)
+        found: Iterator[Array | None] = (_newton(balance, start, free, log_alpha) for start in starts)
     else:
         settings: dict[str, Any] = {"recipe": on_cluster.recipe, "prior": balance.prior, "closest": balance.closest}
         tried_there = on_cluster.pool.map(
@@ -91,13 +89,15 @@ def _newton(balance: GroupBalance, w: Array, free: list[int], log_alpha: float) 
         out: Array = np.clip(moved, 0.3 * z, balance.top)
         return None if (out < OFF).any() else out
 
+    # For Newton's method in w, where several groups have an overlap.
+    limits = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
     found = newton_root(
         lambda z: balance(full(z))[free] - log_alpha,
         w[free],
         lambda z: balance.slopes(full(z), free),
         inside,
-        _LIMITS,
+        limits,
     )
-    if found is None or found.left >= _LIMITS.enough or (found.z >= balance.top).any():
+    if found is None or found.left >= limits.enough or (found.z >= balance.top).any():
         return None
     return full(found.z)

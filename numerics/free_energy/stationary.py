@@ -25,9 +25,6 @@ Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
 # A line is scanned at these w, and then in steps: of one group, and of more, whose averages take longer.
 _BEGIN, _STEP, _COARSE_STEP = np.geomspace(1e-3, 0.3, 7), 0.3, 0.6
-_TINY = np.geomspace(1e-12, 1e-4, 5)
-# Distance of points that are one.
-_SAME = 1e-3
 #: Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
 FLAT = 1e-9
 
@@ -103,13 +100,15 @@ class _Search:
         """All that are found, faces first."""
         found: list[Array] = []
         states = product("0f1" if self.balance.apart else "0f", repeat=self._size)
+        # Distance of points that are one.
+        same = 1e-3
         for state in sorted(states, key=lambda state: state.count("f")):
             if set(state) == {"1"}:
                 continue
             w = np.array([self.balance.top if s == "1" else 0.0 for s in state])
             free = [k for k, s in enumerate(state) if s == "f"]
             for at in self._of_face(w, free, found):
-                if self._holds(at, state) and not any(np.abs(at - other).max() < _SAME for other in found):
+                if self._holds(at, state) and not any(np.abs(at - other).max() < same for other in found):
                     found.append(at)
         return found
 
@@ -141,9 +140,10 @@ class _Search:
 
         step = _STEP if self._size == 1 else _COARSE_STEP
         nodes = np.append(np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + step, top - 0.1, step)]), top)
+        tiny = np.geomspace(1e-12, 1e-4, 5)
         if self.balance(w)[k] == -math.inf:
             # Any alpha sets it off, by an overlap of that order.
-            nodes = np.concatenate([_TINY, nodes])
+            nodes = np.concatenate([tiny, nodes])
         evaluate_ahead(self.balance, [moved(float(x)) for x in nodes])
         values = np.array([wrong(float(x)) for x in nodes])
         nodes, values = _with_folds(nodes, values, wrong)

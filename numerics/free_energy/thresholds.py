@@ -26,14 +26,9 @@ __all__ = ["Transition", "Transitions", "transitions"]
 
 Array = NDArray[np.float64]
 
-# Step of w in which folds are looked for, and accuracy of their place.
-_STEP = 0.15
 _BEGIN = np.geomspace(1e-3, 0.15, 6)
 # Changes of log alpha along a fold below this are rounding.
 _DEEP = 1e-7
-# Where nothing diverges, equality is looked for so far below the algorithmic threshold, in log alpha; the distance kept
-# from the spinodals, and a step for a slope.
-_LOWEST, _INSIDE, _INSIDE_STEP = 5.0, 1e-9, 1e-4
 
 
 @few_lines
@@ -153,9 +148,9 @@ class _Curve:
     def __init__(self, output: OutputEntropy, prior: Prior, closest: float | None) -> None:
         self.output, self.prior = output, prior
         self.balance = GroupBalance(output, prior, closest)
-        self.nodes = np.concatenate(
-            [_BEGIN, np.arange(_BEGIN[-1] + _STEP, self.balance.top, _STEP), [self.balance.top]]
-        )
+        # Step of w in which folds are looked for, and accuracy of their place.
+        step = 0.15
+        self.nodes = np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + step, self.balance.top, step), [self.balance.top]])
         evaluate_ahead(self.balance, [np.array([w]) for w in self.nodes])
         self.values = np.array([self.at(w) for w in self.nodes])
 
@@ -241,18 +236,21 @@ class _Curve:
 
         # Without divergence a recovered branch is stable at any alpha.
         informed = Estimate(0.0, 0.0, self.output.how) if recovered else self._alpha(w_low, math.exp(low))
+        # Where nothing diverges, equality is looked for so far below the algorithmic threshold, in log alpha; the
+        # distance kept from the spinodals, and a step for a slope.
+        lowest, inside, inside_step = 5.0, 1e-9, 1e-4
         if recovered and 0 < recovery < math.inf:
             # It begins, is stable, and diverges to the better side at once.
             informed = information = Estimate(recovery, 0.0, self.output.how)
             (w, below), (w_above, phi_above) = lower(recovery), (math.inf, math.inf)
         else:
-            span = high - _LOWEST if recovered else low
-            root = _equal(gain, span + _INSIDE, high - _INSIDE)
+            span = high - lowest if recovered else low
+            root = _equal(gain, span + inside, high - inside)
             alpha = math.exp(root)
             (w, below), (w_above, above) = lower(alpha), upper(alpha)
             phi_above = above.value
             # By how much the difference of both changes with alpha.
-            step = min(_INSIDE_STEP, 0.5 * (high - root), 0.5 * (root - span))
+            step = min(inside_step, 0.5 * (high - root), 0.5 * (root - span))
             slope = (gain(root + step) - gain(root - step)) / (2 * step * alpha)
             error = (above.error + below.error) / max(slope, 1e-300) + 1e-11 * alpha
             # Between the spinodals it is in any case.

@@ -9,13 +9,6 @@ from .blocks import Array
 
 __all__ = ["Damping", "SizeDamping"]
 
-# Cosine of successive steps below which they oscillate, and above which they continue.
-_BACK, _ON = -0.1, 0.3
-# Of a rule by sizes: first shares of two tries, the most, and the steps of a window.
-_FIRST, _SECOND, _LARGEST, _WINDOW = 0.3, 0.8, 0.95, 8
-# What is taken of the undamped share then, and of the damping.
-_RAISE, _LOWER, _MOST = 0.3, 0.8, 0.9
-
 
 class Damping:
     """Constant, or raised where successive steps have opposite directions and lowered where they agree.
@@ -45,13 +38,17 @@ class Damping:
         """Take note of a step of the estimate."""
         if not self.adaptive:
             return
+        # Cosine of successive steps below which they oscillate, and above which they continue.
+        back, on = -0.1, 0.3
+        # What is taken of the undamped share then, and of the damping.
+        part, lower, most = 0.3, 0.8, 0.9
         if self._last is not None:
             norms = float(np.linalg.norm(step)) * float(np.linalg.norm(self._last))
             cosine = float(np.vdot(step, self._last)) / norms if norms > 0 else 0.0
-            if cosine < _BACK:
-                self.value = min(_MOST, self.value + _RAISE * (1 - self.value))
-            elif cosine > _ON:
-                self.value *= _LOWER
+            if cosine < back:
+                self.value = min(most, self.value + part * (1 - self.value))
+            elif cosine > on:
+                self.value *= lower
         self._last = step
 
 
@@ -62,24 +59,27 @@ class SizeDamping(Damping):
     it takes up to twice as many iterations by that rule.
     """
 
+    # Of a rule by sizes: first shares of two tries, the most, and the steps of a window.
+    _first, _second, _largest, _window = 0.3, 0.8, 0.95, 8
+
     def __init__(self, value: float | Literal["adaptive"]) -> None:
         super().__init__(value)
-        self.value = _FIRST if self.adaptive else self.value
+        self.value = self._first if self.adaptive else self.value
         self._sizes: list[float] = []
         self._size, self._again = math.inf, self.adaptive
 
     def adapt(self, step: Array) -> None:
         """Take note of a step of the estimate."""
         self._sizes.append(float((step**2).sum()))
-        if self.adaptive and len(self._sizes) == _WINDOW:
-            mean = sum(self._sizes) / _WINDOW
+        if self.adaptive and len(self._sizes) == self._window:
+            mean = sum(self._sizes) / self._window
             if mean > 0.5 * self._size:
-                self.value = min(self.value + (1 - self.value) / 3, _LARGEST)
+                self.value = min(self.value + (1 - self.value) / 3, self._largest)
             self._size, self._sizes = mean, []
 
     def again(self) -> bool:
         """Whether there is a second try, with more damping: once, where it is adaptive."""
         again, self._again = self._again, False
         if again:
-            self.value, self._size, self._sizes = _SECOND, math.inf, []
+            self.value, self._size, self._sizes = self._second, math.inf, []
         return again

@@ -23,9 +23,6 @@ from .row_files import RowFiles
 
 __all__ = ["write_data"]
 
-# Bytes of a block where nobody says how many rows it has.
-_BLOCK = 1 << 28
-
 
 def write_data(
     model: Model,
@@ -89,7 +86,9 @@ def write_data(
     count = count_of(alpha, dimension)
     row = np.dtype(dtype).itemsize * model.tokens * dimension
     part = part_rows(model.tokens, dimension)
-    size = part * max(1, _BLOCK // (part * row)) if rows is None else whole("rows", rows, 1, "(1)")
+    # Bytes of a block where nobody says how many rows it has.
+    usual = 1 << 28
+    size = part * max(1, usual // (part * row)) if rows is None else whole("rows", rows, 1, "(1)")
     colour = colour_for(model, dimension, spectrum)
     there = _prepared(Path(folder), row * count)
     parts = [(there[0] / f"{number:06d}.npy", block) for number, block in enumerate(rows_of(range(count), size))]

@@ -24,15 +24,6 @@ from .sources import Blocks
 
 __all__ = ["Block", "Passes", "Samples", "Swept", "noise_of", "scores_of", "shape_of", "sweep_block", "whole_sums"]
 
-# Parts of a block that threads take, each with sums of its own: what is added up in which order does not depend on the
-# number of threads. At most so many, a power of two, of so many samples each; two as soon as there are that many.
-_LANES, _SHORTEST = 16, 512
-# Bytes of X that both products of a denoiser call share (in a core's share of the last cache), and least samples of it:
-# threads that meet in the interpreter too often wait for each other longer than for memory.
-_CALL, _LEAST = 4 << 20, 256
-# Seconds of one core that a block must take to be worth its threads.
-_SHORT = 3e-3
-
 
 class Block:
     """Samples that are in memory at a time, and what the iteration keeps of each.
@@ -155,10 +146,12 @@ class Samples(Blocks[Block]):
             in the mean (Nishimori).
         """
         total = Sums()
+        # Seconds of one core that a block must take to be worth its threads.
+        short = 3e-3
         # Threads share the rows; what a denoiser asks of BLAS has no work for more.
         with one_blas_thread():
             for x, block in self.each():
-                run = map if self._spent < _SHORT else self._pool.map
+                run = map if self._spent < short else self._pool.map
                 swept = sweep_block(x, block, weights, V, run)
                 self._spent = swept.seconds
                 total.add(swept.pull, swept.curvature)
@@ -244,7 +237,11 @@ def sweep_block(x: Floats, block: Block, weights: Array, V: Array, run: Run) -> 
     run : callable
         `map`, or that of threads, which share the rows.
     """
-    parts = min(_LANES, 1 << max(len(x) >= _SHORTEST, (len(x) // _SHORTEST).bit_length() - 1))
+    # Parts of a block that threads take, each with sums of its own: what is added up in which order does not depend on
+    # the number of threads. At most so many, a power of two, of so many samples each; two as soon as there are that
+    # many.
+    lanes, shortest = 16, 512
+    parts = min(lanes, 1 << max(len(x) >= shortest, (len(x) // shortest).bit_length() - 1))
     edges = np.linspace(0, len(x), parts + 1).astype(int)
     rows = np.ascontiguousarray(weights, dtype=x.dtype)
     total, curvature, seconds = np.zeros(weights.shape), np.zeros(V.shape), 0.0
@@ -258,7 +255,10 @@ def sweep_block(x: Floats, block: Block, weights: Array, V: Array, run: Run) -> 
 def _lane(x: Floats, block: Block, weights: Floats, V: Array, lane: slice) -> Swept:
     began = time.thread_time()
     total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
-    for inner in rows_of(x[lane], max(_LEAST, _CALL // x[0].nbytes)):
+    # Bytes of X that both products of a denoiser call share (in a core's share of the last cache), and least samples of
+    # it: threads that meet in the interpreter too often wait for each other longer than for memory.
+    call, least = 4 << 20, 256
+    for inner in rows_of(x[lane], max(least, call // x[0].nbytes)):
         part = slice(lane.start + inner.start, lane.start + inner.stop)
         tokens = np.ascontiguousarray(x[part])
         omega = project(weights, tokens, block.onsager[part])

@@ -14,13 +14,6 @@ __all__ = ["Element", "PermutationGroup", "signed_permutations"]
 #: Order and signs: (g h)_p = sign_p h_{order_p}.
 Element = tuple[tuple[int, ...], tuple[int, ...]]
 
-# Random h that an element is tried on, and a part of one; rounding of the outputs.
-_PROBES, _FEW, _EQUAL = 256, 4, 1e-9
-# Indices up to which nothing but whole elements is tried; unknown signs that are all tried; tries of parts in all.
-_WHOLE, _SIGNS, _TRIES = 4, 8, 20_000
-# Of an exchange that no element makes; relative to the overlap.
-_NEVER = 1e6
-
 
 def _after(second: Element, first: Element) -> Element:
     """The element h -> second(first(h))."""
@@ -96,10 +89,13 @@ class PermutationGroup:
             return np.eye(size)
         best, record = -np.inf, _identity(size)
 
+        # Of an exchange that no element makes; relative to the overlap.
+        never = 1e6
+
         def bound(k: int, done: Element) -> float:
             order, signs = done
             known = sum(overlap[p, order[p]] * signs[p] for p in range(k))
-            gain = np.full((size - k, size - k), -_NEVER * scale)
+            gain = np.full((size - k, size - k), -never * scale)
             for p in range(k, size):
                 for q, s in self._orbits[k][p]:
                     gain[p - k, q - k] = max(gain[p - k, q - k], overlap[p, order[q]] * s * signs[q])
@@ -157,13 +153,18 @@ def signed_permutations(link: Callable[[Array], Array], indices: int, tokens: in
 
 
 class _Search:
+    # Random h that an element is tried on, and a part of one; rounding of the outputs.
+    _probes, _few, _equal = 256, 4, 1e-9
+
     def __init__(self, link: Callable[[Array], Array], indices: int, tokens: int) -> None:
         rng = np.random.default_rng(0)
         self._link, self._size = link, indices
-        self._h = rng.standard_normal((_PROBES, indices, tokens))
+        self._h = rng.standard_normal((self._probes, indices, tokens))
         self._y = link(self._h)
         self._rest = rng.standard_normal(tokens)
-        self._tries = _TRIES
+        # Tries of parts in all.
+        tries = 20_000
+        self._tries = tries
 
     def complete(self, k: int, place: int, sign: int) -> Element | None:
         """An element that leaves the indices before k and takes k to a place with a sign; None if there is none."""
@@ -175,7 +176,9 @@ class _Search:
         if known == self._size:
             moved = self._h[:, order] * np.array(signs)[:, None]
             return (tuple(order), tuple(signs)) if self._same(moved, self._y) else None
-        if self._size > _WHOLE and not self._may_be(order, signs):
+        # Indices up to which nothing but whole elements is tried.
+        whole = 4
+        if self._size > whole and not self._may_be(order, signs):
             return None
         places = sorted(set(range(self._size)) - set(order), key=lambda place: place != known)
         for place in places:
@@ -186,7 +189,7 @@ class _Search:
         return None
 
     def _same(self, h: Array, y: Array) -> bool:
-        return bool(np.allclose(self._link(h), y, rtol=_EQUAL, atol=_EQUAL))
+        return bool(np.allclose(self._link(h), y, rtol=self._equal, atol=self._equal))
 
     def _may_be(self, order: list[int], signs: list[int]) -> bool:
         """Whether some signs of the rest, where it is constant, complete this part of an element."""
@@ -194,10 +197,12 @@ class _Search:
         if self._tries < 0:
             return False
         left = self._size - len(order)
-        h = np.empty((_FEW, *self._h.shape[1:]))
-        h[:] = self._rest if left <= _SIGNS else 0.0
-        h[:, order] = self._h[:_FEW, : len(order)]
-        rest = np.array(list(product((1, -1), repeat=left)) if left <= _SIGNS else [(1,) * left])
+        h = np.empty((self._few, *self._h.shape[1:]))
+        # Unknown signs that are all tried.
+        all_signs = 8
+        h[:] = self._rest if left <= all_signs else 0.0
+        h[:, order] = self._h[: self._few, : len(order)]
+        rest = np.array(list(product((1, -1), repeat=left)) if left <= all_signs else [(1,) * left])
         moved = np.empty((len(rest), *h.shape))
         moved[:, :, : len(order)] = h[:, order] * np.array(signs)[:, None]
         moved[:, :, len(order) :] = h[0, next(iter(set(range(self._size)) - set(order)))] * rest[:, None, :, None]
@@ -207,4 +212,4 @@ class _Search:
         except ValueError:
             # Not defined there: nothing is known.
             return True
-        return bool(np.isclose(found, y, rtol=_EQUAL, atol=_EQUAL).reshape(len(rest), -1).all(axis=1).any())
+        return bool(np.isclose(found, y, rtol=self._equal, atol=self._equal).reshape(len(rest), -1).all(axis=1).any())

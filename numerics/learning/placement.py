@@ -1,9 +1,11 @@
 """Where the rows of a data set are: in this process, in files, or on the workers of a cluster."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -13,6 +15,9 @@ from .blocks import Source
 from .passes import Passes, Samples
 from .row_files import RowFiles
 from .spread import Spread
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["COMING", "placed", "source_of"]
 
@@ -36,7 +41,7 @@ def placed(
     model: Model,
     prepare: Callable[[ArrayLike], Scores],
     workers: int | None,
-    client: Any,
+    client: str | Client | None,
 ) -> Iterator[Passes]:
     """Give the passes over a data set, in this process or on a cluster.
 
@@ -59,7 +64,7 @@ def placed(
         yield stack.enter_context(closing(Spread(opened, x, y, model, prepare)))
 
 
-def _await_workers(client: Any, count: int) -> None:
+def _await_workers(client: Client, count: int) -> None:
     """Blocks are shared among the workers that are there: wait until they are."""
     try:
         client.wait_for_workers(count, timeout=COMING)

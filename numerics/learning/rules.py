@@ -13,9 +13,6 @@ _Number = TypeVar("_Number", bound=np.floating)
 Method: TypeAlias = Literal["sgd", "gd", "adam"]
 METHODS = ("sgd", "gd", "adam")
 
-# Adam's memory of gradients and of their squares, and what keeps it from dividing by zero.
-_FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8
-
 
 class Rule(Protocol):
     """Updates weights."""
@@ -47,10 +44,12 @@ class Adam:
     def __call__(self, weights: NDArray[_Number], gradient: NDArray[_Number]) -> NDArray[_Number]:
         """Return the weights after a step."""
         self._steps += 1
-        self._first = _FIRST * self._first + (1 - _FIRST) * gradient
-        self._second = _SECOND * self._second + (1 - _SECOND) * gradient**2
+        # Adam's memory of gradients and of their squares, and what keeps it from dividing by zero.
+        first, second, small = 0.9, 0.999, 1e-8
+        self._first = first * self._first + (1 - first) * gradient
+        self._second = second * self._second + (1 - second) * gradient**2
         # Both began at zero.
-        mean = self._first / (1 - _FIRST**self._steps)
-        square = self._second / (1 - _SECOND**self._steps)
-        moved = weights - self._rate * (mean / (np.sqrt(square) + _SMALL) + self._decay * weights)
+        mean = self._first / (1 - first**self._steps)
+        square = self._second / (1 - second**self._steps)
+        moved = weights - self._rate * (mean / (np.sqrt(square) + small) + self._decay * weights)
         return np.asarray(moved, dtype=weights.dtype)

@@ -20,6 +20,7 @@ from .spread_tasks import Part, added, itself, prepared, size_of, swept
 
 if TYPE_CHECKING:
     import dask.array
+    from distributed import Client
 
 __all__ = ["Spread"]
 
@@ -64,7 +65,7 @@ class Spread:
 
     def __init__(
         self,
-        client: Any,
+        client: Client,
         x: RowFiles | dask.array.Array,
         y: ArrayLike | dask.array.Array | None,
         model: Model,
@@ -173,7 +174,7 @@ class Spread:
         return list(self.client.gather(futures))
 
 
-def _shares(client: Any, count: int) -> list[str | None]:
+def _shares(client: Client, count: int) -> list[str | None]:
     """Workers of the blocks: each has consecutive ones, as many as its share of all threads."""
     threads = client.nthreads()
     edges = [0, *accumulate(threads.values())]
@@ -183,7 +184,7 @@ def _shares(client: Any, count: int) -> list[str | None]:
     return [home for home, (a, b) in zip(threads, pairwise(bounds), strict=True) for _ in range(a, b)]
 
 
-def _chunks(client: Any, x: Any, y: Any) -> tuple[Placed, Placed]:
+def _chunks(client: Client, x: object, y: Any) -> tuple[Placed, Placed]:
     """Chunks of rows of dask arrays, in the memory of the workers."""
     import dask.array
 

@@ -42,7 +42,7 @@ class Prepared:
         self._prepare, self._y = prepare, y
         self.output = scores_of(model, prepare(opened("Y", y)), shape[0])
 
-    def __reduce__(self) -> tuple[type[Prepared], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[Prepared], tuple[object, ...]]:
         """Prepare again."""
         return Prepared, (self.model, self._prepare, self._y, self.shape)
 

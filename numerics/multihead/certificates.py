@@ -29,10 +29,6 @@ SENSITIVE = 1e-6
 # Unknowns up to which the Jacobian's spectrum is computed, at the cost of their cube; beyond, null directions are
 # searched by products with the Jacobian alone.
 _MOST_UNKNOWNS = 2400
-# Expected relative error of a head beyond which the noise leaves it open.
-_FIXED = 0.5
-# A block of parameters takes part in null directions if it has this share of their squares.
-_SHARE = 0.01
 
 
 @few_lines
@@ -186,7 +182,9 @@ def _open_heads(heads: tuple[HeadError, ...] | None, expected: float | None) -> 
         which = ", ".join(str(i) for i in zero)
         said = f"the noise leaves a head open: {which} may be zero, its error is as large as its norm"
         return [Doubt("noise", said)]
-    if expected is not None and expected > _FIXED:
+    # Expected relative error of a head beyond which the noise leaves it open.
+    fixed = 0.5
+    if expected is not None and expected > fixed:
         return [Doubt("noise", f"the noise leaves a head open: expected relative error {expected:.2g}")]
     return []
 
@@ -240,7 +238,8 @@ def _blocks(null: Array, heads: int) -> str:
     shares = (null**2).reshape(2 * heads, -1).sum(axis=1) / float((null**2).sum())
     names = [f"Theta_{i}" for i in range(heads)] + [f"W_{i}" for i in range(heads)]
     count = null.shape[1]
-    said = ", ".join(name for name, share in zip(names, shares, strict=True) if share > _SHARE)
+    # A block of parameters takes part in null directions if it has this share of their squares.
+    said = ", ".join(name for name, share in zip(names, shares, strict=True) if share > 0.01)
     return f"{count} direction{'s' if count > 1 else ''} of {said}" if count > 1 else f"a direction of {said}"
 
 

@@ -11,9 +11,6 @@ from ..learning.blocks import Array
 
 __all__ = ["at_least_zero", "boolean", "count", "examples", "one_of", "tokens_of"]
 
-# Of the largest entry: squares, and sums of them, stay in the range of float64.
-_SMALLEST = 1e-140
-
 
 def count(name: str, value: object) -> int:
     """Return an integer >= 1, or raise ValueError."""
@@ -61,12 +58,14 @@ def examples(X: ArrayLike, Y: ArrayLike, names: tuple[str, str] = ("X", "Y")) ->
             f"{names[0]} and {names[1]} must have the same shape (n, k, d), for the layer keeps tokens and dimensions "
             f"(chen2024); got {tokens.shape} and {outputs.shape}"
         )
+    # Of the largest entry: squares, and sums of them, stay in the range of float64.
+    smallest = 1e-140
     for name, array in zip(names, (tokens, outputs), strict=True):
         largest = float(np.abs(array).max())
-        if array.any() and not _SMALLEST < largest < 1 / _SMALLEST:
+        if array.any() and not smallest < largest < 1 / smallest:
             raise ValueError(
-                f"{name} must have entries whose squares float64 holds, the largest between {_SMALLEST:g} and "
-                f"{1 / _SMALLEST:g} (chen2024), got {largest:.3g}; scale it"
+                f"{name} must have entries whose squares float64 holds, the largest between {smallest:g} and "
+                f"{1 / smallest:g} (chen2024), got {largest:.3g}; scale it"
             )
     if not outputs.any():
         raise ValueError(f"{names[1]} must not be zero everywhere: nothing can be learned from it (chen2024)")

@@ -17,9 +17,6 @@ from .risk import exact_risk
 
 __all__ = ["Comparison", "compared"]
 
-# Inputs of a test sample, where there are too many to take all; k d up to which all are taken.
-_TEST, _ALL = 5000, 20
-
 
 @few_lines
 class Comparison(NamedTuple):
@@ -48,7 +45,9 @@ def compared(
         Of the sample.
     """
     dimension = theta.shape[-1]
-    if tokens * dimension <= _ALL:
+    # Inputs of a test sample, where there are too many to take all; k d up to which all are taken.
+    sample, most_taken = 5000, 20
+    if tokens * dimension <= most_taken:
         risk = exact_risk(learned_theta, learned_w, theta, w, tokens)
         # Rounding of the outputs of both layers.
         eps = float(np.finfo(float).eps)
@@ -56,8 +55,8 @@ def compared(
         error, inputs = Estimate(risk.nmse, rounding, "estimated"), risk.inputs
     else:
         generator = np.random.default_rng([seed, 2])
-        X = np.asarray(2.0 * generator.integers(0, 2, (_TEST, tokens, dimension)) - 1.0, dtype=np.float64)
+        X = np.asarray(2.0 * generator.integers(0, 2, (sample, tokens, dimension)) - 1.0, dtype=np.float64)
         error = Estimate(*sampled_error(X, multihead(X, theta, w), learned_theta, learned_w), "monte-carlo")
-        inputs = _TEST
+        inputs = sample
     same = learned_theta.shape == theta.shape
     return Comparison(error, inputs, parameter_error(learned_theta, learned_w, theta, w) if same else None)

@@ -8,13 +8,6 @@ from .refine import Descent
 
 __all__ = ["Crowd"]
 
-# Two starts end at one layer if outputs differ by less than this share of the variance of a fit due to noise; layers
-# fit equally well if their chi^2 differs by less than the second number.
-_SAME, _EQUAL = 0.1, 20.0
-# Ends whose chi^2 differs by less are of one layer, or of two that nothing tells apart: the first of them is the best.
-# Descents end at 1e-6 of the loss, which is a chi^2 of 0.1 for 1e5 entries.
-_TIED = 0.1
-
 
 class Crowd:
     """Ends of descents from several starts, by their outputs: heads have no order, and signs may be free.
@@ -62,7 +55,10 @@ class Crowd:
         """Number of the best end."""
         squares = np.array([self._squares(i) for i in range(len(self.ends))])
         least = float(squares.min())
-        return int(np.argmax(squares <= least + _TIED * self._variance(least)))
+        # Ends whose chi^2 differs by less are of one layer, or of two that nothing tells apart: the first of them is
+        # the best. Descents end at 1e-6 of the loss, which is a chi^2 of 0.1 for 1e5 entries.
+        tied = 0.1
+        return int(np.argmax(squares <= least + tied * self._variance(least)))
 
     @property
     def exact(self) -> bool:
@@ -83,11 +79,14 @@ class Crowd:
         least = self._squares(best)
         variance = self._variance(least)
         same = equal = 0
+        # Two starts end at one layer if outputs differ by less than this share of the variance of a fit due to noise;
+        # layers fit equally well if their chi^2 differs by less than the second number.
+        near, as_well = 0.1, 20.0
         for number, outputs in enumerate(self._outputs):
             apart = float(np.mean((outputs - self._outputs[best]) ** 2)) * self._entries / (variance * self._size)
             worse = (self._squares(number) - least) / variance
-            same += apart < _SAME
-            equal += apart >= _SAME and worse < _EQUAL
+            same += apart < near
+            equal += apart >= near and worse < as_well
         return same, equal
 
     @property

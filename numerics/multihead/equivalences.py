@@ -23,8 +23,6 @@ Pairs = tuple[tuple[int, int], ...]
 
 #: Of the largest |Theta_i| or |W_i| of a layer: smaller distances are zero.
 TOLERANCE = 1e-4
-# All subsets of heads are tested.
-_MAX_HEADS = 16
 
 
 @few_lines
@@ -175,9 +173,11 @@ def flip_subsets(w: ArrayLike, *, tol: float = TOLERANCE) -> tuple[tuple[int, ..
     """
     values = numbers("w", w)
     m = len(values)
-    if m > _MAX_HEADS:
+    # All subsets of heads are tested.
+    max_heads = 16
+    if m > max_heads:
         raise ValueError(
-            f"w must have at most {_MAX_HEADS} heads, as all sets of them are looked at (chen2024, identifiability at "
+            f"w must have at most {max_heads} heads, as all sets of them are looked at (chen2024, identifiability at "
             f"k = 2), got {m}; test subsets of the heads, or use three tokens, where no flips exist"
         )
     if m == 0 or not values.any():

@@ -8,15 +8,15 @@ from .refine import gram_blocks, spreads
 
 __all__ = ["column_norms", "gram", "rows"]
 
-# Output entries per unknown that spectra are computed from: with few of them, inverses come out too large.
-_PER_UNKNOWN = 32
 # Samples whose spreads are in memory at a time.
 _BLOCK = 256
 
 
 def rows(X: Array, theta: Array) -> int:
     """Samples with 32 output entries for each unknown."""
-    return max(1, -(-_PER_UNKNOWN * 2 * theta.size // (X.shape[1] * X.shape[2])))
+    # Output entries per unknown that spectra are computed from: with few of them, inverses come out too large.
+    per_unknown = 32
+    return max(1, -(-per_unknown * 2 * theta.size // (X.shape[1] * X.shape[2])))
 
 
 def gram(X: Array, theta: Array, w: Array) -> Array:

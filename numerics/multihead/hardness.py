@@ -32,16 +32,8 @@ __all__ = ["METHODS", "HardnessPoint", "HardnessResult", "hardness"]
 Array = NDArray[np.float64]
 
 METHODS = ("adam", "lbfgs", "lm", "sculpt")
-# Fresh examples that a student is judged on, and those that choose among its starts.
-_TEST, _CHOOSE = 5000, 2000
 # The methods that take all examples at once are given so many: more cost them time and no success.
 _LBFGS_ROWS, _LBFGS_STEPS, _LM_ROWS, _LM_STEPS = 4000, 500, 800, 100
-# Enumerated at this dimension where d is larger: the zeros are the same.
-_ENUMERATED = 12
-# No further start is made after one with this error; that of the trivial predictor is 1.
-_LEARNED = 1e-3
-# Error at which a descent ends.
-_EXACT = 1e-8
 
 
 @few_lines
@@ -165,7 +157,11 @@ def hardness(
     if "lm" in tried:
         refuse_size(f'{asked} with method "lm"', min(rows, _LM_ROWS), 2, dim, heads, normal=True)
     points: list[HardnessPoint] = []
-    correlations = tuple(sq_correlations(n, dim if dim <= _ENUMERATED else max(n + 1, _ENUMERATED)) for n in sizes)
+    # Enumerated at this dimension where d is larger: the zeros are the same.
+    enumerated = 12
+    correlations = tuple(sq_correlations(n, dim if dim <= enumerated else max(n + 1, enumerated)) for n in sizes)
+    # Fresh examples that a student is judged on, and those that choose among its starts.
+    test, choose = 5000, 2000
     # Threads of BLAS would only wait for each other on matrices of this size.
     with one_blas_thread():
         for n in sizes:
@@ -173,7 +169,7 @@ def hardness(
             generator = np.random.default_rng([seed, n])
             made = parity_teacher(n, dim, generator)
             X, chosen, tested = (
-                np.asarray(2.0 * generator.integers(0, 2, (size, 2, dim)) - 1) for size in (rows, _CHOOSE, _TEST)
+                np.asarray(2.0 * generator.integers(0, 2, (size, 2, dim)) - 1) for size in (rows, choose, test)
             )
             Y = multihead(X, made.theta, made.w)
             task = _Task(n, made, X, Y, chosen, tested, total, scale)
@@ -202,13 +198,17 @@ class _Task(NamedTuple):
 def _point(method: str, task: _Task, generator: np.random.Generator) -> HardnessPoint:
     made = task.made
 
+    # Error at which a descent ends.
+    exact = 1e-8
+
     def learned(theta: Array, w: Array) -> bool:
-        return float(np.mean(_squares(Descent(theta, w, 0.0, 0, ""), made, task.chosen))) < _EXACT
+        return float(np.mean(_squares(Descent(theta, w, 0.0, 0, ""), made, task.chosen))) < exact
 
     begin, least, tries, status, refused = time.process_time(), np.inf, 0, "", ""
     # The trivial predictor, until something is found.
     best = Descent(0 * made.theta, 0 * made.w, 1.0, 0, "")
-    while tries < (1 if method == "sculpt" else task.starts) and least > _LEARNED:
+    # No further start is made after one with this error; that of the trivial predictor is 1.
+    while tries < (1 if method == "sculpt" else task.starts) and least > 1e-3:
         tries += 1
         try:
             found = _descend(method, task, generator, learned)

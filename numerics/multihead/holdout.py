@@ -16,12 +16,8 @@ from .checks import examples
 
 __all__ = ["EXACT", "Band", "Split", "acceptable", "error_of", "hold_out", "sampled_error"]
 
-# Share and most samples held out where no validation examples are given.
-_SHARE, _MOST = 0.2, 2000
 #: A validation error that needs no noise to explain it.
 EXACT = 1e-10
-# Probability that noise alone leaves either side of the range, and the normal deviate of that probability.
-_RARE, _DEVIATE = 3e-5, 4.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,9 @@ def hold_out(
     if len(tokens) < 2:
         raise ValueError(f"X must have at least 2 samples, one of them held out (chen2024), got {len(tokens)}")
     order = rng.permutation(len(tokens))
-    count = min(_MOST, max(1, round(_SHARE * len(tokens))))
+    # Share and most samples held out where no validation examples are given.
+    share, most = 0.2, 2000
+    count = min(most, max(1, round(share * len(tokens))))
     kept, held_out = order[count:], order[:count]
     split = Split(tokens[kept], outputs[kept], tokens[held_out], outputs[held_out])
     if not (split.Y.any() and split.Y_val.any()):
@@ -113,8 +111,10 @@ def acceptable(split: Split, noise_std: float, unknowns: int = 0, samples: int |
     entries = split.Y_val.size
     variance = noise_std**2 / float(np.mean(split.Y_val**2))
     seen = split.Y[:samples].size
-    fitted = (unknowns + _DEVIATE * math.sqrt(2 * unknowns)) / max(seen - unknowns, 1)
-    low, high = chi_squared_quantile(_RARE, entries) / entries, chdtri(entries, _RARE) / entries
+    # Probability that noise alone leaves either side of the range, and the normal deviate of that probability.
+    rare, deviate = 3e-5, 4.0
+    fitted = (unknowns + deviate * math.sqrt(2 * unknowns)) / max(seen - unknowns, 1)
+    low, high = chi_squared_quantile(rare, entries) / entries, chdtri(entries, rare) / entries
     return Band(variance * float(low), EXACT + variance * float(high) * (1 + fitted))
 
 

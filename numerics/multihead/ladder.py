@@ -16,9 +16,6 @@ from .watch import Watch
 
 __all__ = ["Ladder", "Layer"]
 
-# Layers of this many heads more are tried.
-_FURTHER = 2
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -79,7 +76,8 @@ class Ladder:
         layers: list[Layer] = []
         tests: list[Paired] = []
         theta = self.layers[heads].theta
-        for _ in range(_FURTHER):
+        # Layers of this many heads more are tried.
+        for _ in range(2):
             with self.watch.work(kept=True):
                 found = one_more(self.split, theta, rng=self.rng, watch=self.watch)
                 layers.append(Layer.of(self.split, found.theta, found.w))

@@ -31,9 +31,6 @@ Method = Literal["auto", "sculpt", "restarts"]
 
 METHODS = ("auto", "sculpt", "restarts")
 
-# By how much sculpting must do better to be preferred where neither is accepted: both may end at one minimum, at errors
-# that differ by what descents leave of it, 1e-6 of the loss.
-_BETTER = 1e-3
 _INSTEAD = "strict=False returns this layer"
 
 
@@ -278,7 +275,10 @@ def _second_opinion(split: Split, found: _Found, noise_std: float | None, genera
     except (LearnError, ValueError) as error:
         reason = str(error) if isinstance(error, LearnError) else "entries of X other than +-1"
         return replace(found, status=f"{found.status}; sculpting refuses: {reason}")
-    if other.converged or other.validation_error < (1 - _BETTER) * found.validation_error:
+    # By how much sculpting must do better to be preferred where neither is accepted: both may end at one minimum, at
+    # errors that differ by what descents leave of it, 1e-6 of the loss.
+    better = 1e-3
+    if other.converged or other.validation_error < (1 - better) * found.validation_error:
         return other
     return replace(found, status=f"{found.status}; sculpting: {other.status}")
 

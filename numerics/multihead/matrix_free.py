@@ -12,8 +12,6 @@ __all__ = ["Search", "find_null"]
 
 # Random directions that are searched, steps for each, and the tolerance of these.
 _DIRECTIONS, _STEPS, _TOL = 2, 600, 1e-12
-# Of what a null direction has of a random one on average: what is left below it is no null direction.
-_LEFT = 1e-2
 
 
 class Search(NamedTuple):
@@ -61,7 +59,8 @@ def find_null(batch: Batch, theta: Array, w: Array, scale: Array, limit: float) 
         x = lsmr(operator, operator @ z, atol=_TOL, btol=_TOL, conlim=0, maxiter=_STEPS)[0]
         left = z - x
         norm = float(np.linalg.norm(left))
-        if norm <= _LEFT:  # |z| / sqrt(P) is one
+        # Of what a null direction has of a random one on average: what is left below it is no null direction.
+        if norm <= 1e-2:  # |z| / sqrt(P) is one
             continue
         ratio = float(np.linalg.norm(operator @ left)) / (norm * largest)
         return Search(left / norm if ratio <= limit else None, ratio, ratio <= limit)

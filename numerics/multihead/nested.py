@@ -10,11 +10,6 @@ from .watch import Watch
 
 __all__ = ["one_less", "one_more"]
 
-# Steps of the descents that look for a further head, and heads that are split in two.
-_STEPS, _SPLIT = 40, 3
-# Distance of the two heads of a split one from it, of its norm; logits of new heads at random.
-_APART, _SPREADS = 0.3, (1.0, 3.0)
-
 
 def one_more(split: Split, theta: Array, *, rng: np.random.Generator, watch: Watch) -> Descent:
     """The best layer found of one head more: each of the largest heads in two, and new heads at random.
@@ -37,15 +32,21 @@ def one_more(split: Split, theta: Array, *, rng: np.random.Generator, watch: Wat
     chosen = best_optimiser(size)
     count = sample_count(split, size, noisy=True, optimiser=chosen)
     norms = np.linalg.norm(theta, axis=(1, 2))
+    # Steps of the descents that look for a further head.
+    steps = 40
+    # Heads that are split in two.
+    split_up = 3
     # Norms that are equal to six digits are in the order of the heads, not in that of their rounding.
-    largest = np.argsort(-np.round(norms / max(float(norms.max()), np.finfo(float).tiny), 6), kind="stable")[:_SPLIT]
+    largest = np.argsort(-np.round(norms / max(float(norms.max()), np.finfo(float).tiny), 6), kind="stable")[:split_up]
     begun = [_in_two(theta, int(head), rng) for head in largest]
+    # Logits of new heads at random.
+    spreads = (1.0, 3.0)
     begun += [
-        np.concatenate([theta, rng.standard_normal((1, dim, dim)) * spread / (np.sqrt(2) * dim)]) for spread in _SPREADS
+        np.concatenate([theta, rng.standard_normal((1, dim, dim)) * spread / (np.sqrt(2) * dim)]) for spread in spreads
     ]
     best: Descent | None = None
     for start in begun:
-        end = descended(split.X[:count], split.Y[:count], start, chosen, noisy=True, steps=_STEPS)
+        end = descended(split.X[:count], split.Y[:count], start, chosen, noisy=True, steps=steps)
         watch.done()
         if best is None or end.loss < best.loss:
             best = end
@@ -55,7 +56,9 @@ def one_more(split: Split, theta: Array, *, rng: np.random.Generator, watch: Wat
 
 def _in_two(theta: Array, head: int, rng: np.random.Generator) -> Array:
     own = theta[head]
-    step = rng.standard_normal(own.shape) * _APART * float(np.linalg.norm(own)) / own.shape[0]
+    # Distance of the two heads of a split one from it, of its norm.
+    apart = 0.3
+    step = rng.standard_normal(own.shape) * apart * float(np.linalg.norm(own)) / own.shape[0]
     return np.concatenate([np.delete(theta, head, axis=0), [own + step, own - step]])
 
 

@@ -26,9 +26,6 @@ __all__ = [
     "sq_correlations",
 ]
 
-# All 2^d inputs of one token are enumerated once per set.
-_MAX_DIM = 14
-
 
 @dataclass(frozen=True)
 class ParityTeacher:
@@ -190,9 +187,11 @@ def sq_correlations(n: int, dim: int) -> SqCorrelations:
     a bit only through its last coordinate, and the tokens are independent: the zeros stay.
     """
     size, d = _sizes(n, dim)
-    if d > _MAX_DIM:
+    # All 2^d inputs of one token are enumerated once per set.
+    max_dim = 14
+    if d > max_dim:
         raise ValueError(
-            f"dim must be at most {_MAX_DIM}, as all 2^dim inputs are enumerated for each of C(dim - 1, n) sets "
+            f"dim must be at most {max_dim}, as all 2^dim inputs are enumerated for each of C(dim - 1, n) sets "
             f"(chen2024, parity teachers), got {dim}; larger dimensions have the same zeros"
         )
     # Coordinate p of input number x is -1 where bit p of x is set.

@@ -17,12 +17,8 @@ __all__ = ["Descent", "gram_blocks", "lbfgs", "levenberg_marquardt", "spreads"]
 #: Called with Theta and W after a step; a true value ends the descent.
 Stop = Callable[[Array, Array], bool]
 
-# A loss this small is rounding of the outputs: (1e-15)^2 of their square.
-_ROUNDING = 1e-30
 # Entries of the products of rows that are in memory at a time.
 _BLOCK = 1 << 22
-# Attempts at a step with more and more damping, and the steps that `stall` looks back.
-_TRIALS, _WINDOW = 12, 10
 
 
 @dataclass(frozen=True)
@@ -89,10 +85,14 @@ def levenberg_marquardt(
     mixed, w, off, loss = _project(batch, at)
     growth = 2.0
     passed = [loss]
+    # A loss this small is rounding of the outputs: (1e-15)^2 of their square.
+    rounding = 1e-30
+    # Attempts at a step with more and more damping, and the steps that `stall` looks back.
+    trials, window = 12, 10
     for n_iter in range(1, max_iter + 1):
         normal, gradient, scale = _normal_equations(batch, at, w, mixed, off)
         accepted = False
-        for _ in range(_TRIALS):
+        for _ in range(trials):
             shift = damping * scale
             damped = normal.copy()
             damped[np.diag_indices(len(damped))] += shift
@@ -114,11 +114,11 @@ def levenberg_marquardt(
             break
         decrease = (loss - loss_new) / loss
         at, mixed, w, off, loss = new, mixed_new, w_new, off_new, loss_new
-        if loss <= _ROUNDING:
+        if loss <= rounding:
             status = "loss at rounding"
             break
         passed.append(loss)
-        if decrease <= tol or (n_iter >= _WINDOW and loss > (1 - stall) * passed[-1 - _WINDOW]):
+        if decrease <= tol or (n_iter >= window and loss > (1 - stall) * passed[-1 - window]):
             status = "loss settled"
             break
         if stop is not None and stop(at, w.reshape(m, d, d)):

@@ -11,10 +11,6 @@ from .batch import Batch
 
 __all__ = ["best_w", "factor", "solve_values"]
 
-# Of the largest eigenvalue of the Gram matrix, at least; steps of refinement take its effect back where X decides.
-_RIDGE = 1e-14
-_REFINEMENTS = 2
-
 
 def best_w(X: ArrayLike, Y: ArrayLike, theta: ArrayLike) -> Array:
     """The W_i that minimise |sum_i softmax(X Theta_i X^T) X W_i - Y|.
@@ -40,7 +36,9 @@ def best_w(X: ArrayLike, Y: ArrayLike, theta: ArrayLike) -> Array:
 
 def factor(gram: Array) -> tuple[Array, bool]:
     """Cholesky factor of a Gram matrix, with the least ridge that makes it positive definite."""
-    ridge = _RIDGE * max(float(np.trace(gram)), np.finfo(float).tiny)
+    # Of the largest eigenvalue of the Gram matrix, at least.
+    share = 1e-14
+    ridge = share * max(float(np.trace(gram)), np.finfo(float).tiny)
     while True:
         try:
             return cho_factor(gram + ridge * np.eye(len(gram)), lower=True)
@@ -50,9 +48,11 @@ def factor(gram: Array) -> tuple[Array, bool]:
 
 def solve_values(mixed: Array, y: Array, factored: tuple[Array, bool]) -> Array:
     """Least squares of y, shape (d, N), on mixed, shape (m d, N), by its normal equations, refined: shape (m d, d)."""
+    # Steps of refinement take the effect of the ridge back where X decides.
+    refinements = 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)
         w: Array = cho_solve(factored, mixed @ y.T)
-        for _ in range(_REFINEMENTS):
+        for _ in range(refinements):
             w += cho_solve(factored, mixed @ (y - w.T @ mixed).T)
     return w

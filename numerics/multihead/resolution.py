@@ -15,12 +15,6 @@ __all__ = ["Resolution", "in_two", "needed", "resolution"]
 
 # Half the distance of two heads planted in place of one, of its norms; norm of W of a further head, of the largest.
 _APART, _FAINT = 1 / 6, 1 / 30
-# Standard errors of the mean gain: the paired test then finds none at all with probability 1e-3.
-_POWER = 3.0
-_DRAWS = 2
-# Of eigenvalues of the scaled normal equations, as certificates call them singular, and of their diagonal: sums of n
-# squares of rounding are below 1e-28 of it.
-_SINGULAR, _ZERO = 1e-12, 1e-26
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,9 @@ def needed(parameters: int, share: float) -> float:
     On held-out examples the gain is r (chi^2 - P) on average, as fitting P parameters costs as much as it explains,
     with a standard deviation of 2 sqrt(r (chi^2 + P)).
     """
-    c = 2 * _POWER / math.sqrt(share)
+    # Standard errors of the mean gain: the paired test then finds none at all with probability 1e-3.
+    power = 3.0
+    c = 2 * power / math.sqrt(share)
     return ((c + math.sqrt(c * c + 8 * parameters)) / 2) ** 2 - parameters
 
 
@@ -94,13 +90,16 @@ def resolution(split: Split, theta: Array, w: Array, noise_std: float) -> Resolu
     kept = split.X[: rows(split.X, theta)]
     found, scale = gram(kept, theta, w), len(split.X) / len(kept)
     diagonal = np.diag(found)
-    if diagonal.min() <= _ZERO * diagonal.max():
+    # Of eigenvalues of the scaled normal equations, as certificates call them singular, and of their diagonal: sums of
+    # n squares of rounding are below 1e-28 of it.
+    singular, zero = 1e-12, 1e-26
+    if diagonal.min() <= zero * diagonal.max():
         return None
     unit = 1 / np.sqrt(diagonal)
     try:
         scaled = found * unit[:, None] * unit
         # Rounding makes a singular matrix indefinite or not; less 1e-12, far above rounding, it is indefinite.
-        cho_factor(scaled - _SINGULAR * np.eye(len(scaled)), lower=True)
+        cho_factor(scaled - singular * np.eye(len(scaled)), lower=True)
         factor = cho_factor(scaled, lower=True)
     except LinAlgError:
         return None
@@ -116,10 +115,11 @@ def resolution(split: Split, theta: Array, w: Array, noise_std: float) -> Resolu
         return scale * float(np.vdot(change, change) - slope @ cho_solve(factor, slope)) / noise_std**2
 
     rng = np.random.default_rng(0)
+    draws = 2
     apart = min(
-        float(np.mean([chi2(*in_two(theta, w, head, rng)) for _ in range(_DRAWS)])) for head in range(len(theta))
+        float(np.mean([chi2(*in_two(theta, w, head, rng)) for _ in range(draws)])) for head in range(len(theta))
     )
-    faint = float(np.mean([chi2(*_one_more(theta, w, rng)) for _ in range(_DRAWS)]))
+    faint = float(np.mean([chi2(*_one_more(theta, w, rng)) for _ in range(draws)]))
     share = len(split.X_val) / len(split.X)
     return Resolution(apart, faint, needed(2 * theta[0].size, share))
 

@@ -28,29 +28,19 @@ __all__ = [
 
 Optimiser = Literal["auto", "lm", "lbfgs"]
 
-# Standard deviations of the logits of successive starts: none is the best for all teachers.
-_SPREADS = (0.3, 1.0, 3.0)
 # Unknowns (Theta and W) up to which Levenberg-Marquardt takes seconds.
 LM_UNKNOWNS = 3200
-# Output entries per unknown of a descent, and how many times more with noise; least samples of each optimiser.
-_PER_UNKNOWN, _NOISY = 8, 4
-_LEAST = {"lm": 400, "lbfgs": 2000}
 # Steps of Levenberg-Marquardt and of L-BFGS.
 LM_STEPS, _LBFGS_STEPS = 80, 2000
 # Relative decrease of the loss at which descents end, in one step and in ten. Under noise, what is left in a slow
 # valley is not what divides local minima from the best one: chi^2 of order one decides.
 _TOL, _STALL = 1e-10, 0.1
-_NOISY_TOL, _NOISY_STALL = 1e-6, 1e-3
 # Ends that a search without noise goes on from, and steps of each. At logits of 400 the loss falls along a valley, by
 # less than a tenth in ten steps at times: of 18 descents at d = 6 half stopped there and missed the layer; going on,
 # all found it. L-BFGS is for sizes of which one more descent is what one can afford.
 _FINISHED, _FINISH_STEPS = {"lm": 4, "lbfgs": 1}, 400
-# Of their first step: in a valley a step that is damped much is short, and looks like the last.
-_FINISH_DAMPING = 1e-8
 # Of the outputs: ends that leave more are in no such valley. Of these the best alone goes on, as far as any descent.
 _NEAR = 0.1
-# Of the outputs: what a layer of outputs without noise may leave over where its descent stopped in such a valley.
-_VALLEY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -198,7 +188,9 @@ def _last(split: Split, crowd: Crowd, search: _Search) -> Descent:
         return finished(split, crowd.ends, search.optimiser, accept)
     if search.count < len(split.X) and least > 1e-3 * max(accept, EXACT):
         found = polished(split, found, search.optimiser, noisy=search.noise_std != 0)
-    if search.noise_std is None and EXACT < split.held.error(found.theta, found.w) <= _VALLEY:
+    # Of the outputs: what a layer of outputs without noise may leave over where its descent stopped in such a valley.
+    valley = 1e-3
+    if search.noise_std is None and EXACT < split.held.error(found.theta, found.w) <= valley:
         more = finished(split, [found], search.optimiser, EXACT)
         return more if split.held.error(more.theta, more.w) <= EXACT else found
     return found
@@ -210,7 +202,9 @@ def _enough(crowd: Crowd, noise_std: float | None, accept: float) -> bool:
 
 
 def _random(rng: np.random.Generator, heads: int, dim: int, number: int) -> Array:
-    return rng.standard_normal((heads, dim, dim)) * _SPREADS[number % len(_SPREADS)] / (math.sqrt(2) * dim)
+    # Standard deviations of the logits of successive starts: none is the best for all teachers.
+    spreads = (0.3, 1.0, 3.0)
+    return rng.standard_normal((heads, dim, dim)) * spreads[number % len(spreads)] / (math.sqrt(2) * dim)
 
 
 def _result(split: Split, crowd: Crowd, found: Descent, search: _Search) -> RestartResult:
@@ -219,7 +213,8 @@ def _result(split: Split, crowd: Crowd, found: Descent, search: _Search) -> Rest
     band = acceptable(split, search.noise_std or 0.0, unknowns(len(found.theta), split.X.shape[2]))
     exact = error <= EXACT
     times = crowd.times
-    found_so = "exact" if exact else f"found {_TIMES.get(times, f'{times} times')} in {len(crowd.ends)} descents"
+    words = {1: "once", 2: "twice"}
+    found_so = "exact" if exact else f"found {words.get(times, f'{times} times')} in {len(crowd.ends)} descents"
     if not exact and search.tried == search.starts and times == 1:
         found_so += ", for which all starts were used"
     verdict = "" if search.noise_std is None and not exact else f" {band.verdict(error)}"
@@ -237,9 +232,6 @@ def _result(split: Split, crowd: Crowd, found: Descent, search: _Search) -> Rest
         converged=band.low <= error <= band.high,
         status=f"validation error {error:.2g}{verdict}, {found_so}",
     )
-
-
-_TIMES = {1: "once", 2: "twice"}
 
 
 def _change_signs(seen: tuple[Array, Array], crowd: Crowd, optimiser: str) -> None:
@@ -282,12 +274,14 @@ def finished(split: Split, ends: Sequence[Descent], optimiser: Literal["lm", "lb
     begun = sorted(ends, key=error)
     best = begun[0]
     near = error(best) <= _NEAR
+    # Of their first step: in a valley a step that is damped much is short, and looks like the last.
+    finish_damping = 1e-8
     for end in begun[: _FINISHED[optimiser] if near else 1]:
         if near and error(end) > _NEAR:
             break
         if near and optimiser == "lm":
             more = levenberg_marquardt(
-                split.X, split.Y, end.theta, max_iter=_FINISH_STEPS, tol=_TOL, stall=0.0, damping=_FINISH_DAMPING
+                split.X, split.Y, end.theta, max_iter=_FINISH_STEPS, tol=_TOL, stall=0.0, damping=finish_damping
             )
         else:
             more = descended(split.X, split.Y, end.theta, optimiser, w=end.w)
@@ -305,7 +299,10 @@ def best_optimiser(size: int) -> Literal["lm", "lbfgs"]:
 def sample_count(split: Split, size: int, *, noisy: bool, optimiser: Literal["lm", "lbfgs"] = "lm") -> int:
     """Samples that a descent over `size` unknowns is given."""
     _, k, d = split.X.shape
-    wanted = max(_LEAST[optimiser], math.ceil(_PER_UNKNOWN * size / (k * d))) * (_NOISY if noisy else 1)
+    least = {"lm": 400, "lbfgs": 2000}
+    # Output entries per unknown of a descent, and how many times more with noise.
+    per_unknown, times = 8, 4
+    wanted = max(least[optimiser], math.ceil(per_unknown * size / (k * d))) * (times if noisy else 1)
     return min(len(split.X), wanted)
 
 
@@ -320,7 +317,8 @@ def descended(
     steps: int = LM_STEPS,
 ) -> Descent:
     """Descend from a start; `w` is of L-BFGS alone, `noisy` and `steps` of Levenberg-Marquardt."""
+    noisy_tol, noisy_stall = 1e-6, 1e-3
     if optimiser == "lm":
-        tol, stall = (_NOISY_TOL, _NOISY_STALL) if noisy else (_TOL, _STALL)
+        tol, stall = (noisy_tol, noisy_stall) if noisy else (_TOL, _STALL)
         return levenberg_marquardt(X, Y, theta, max_iter=steps, tol=tol, stall=stall)
     return lbfgs(X, Y, theta, w, max_iter=_LBFGS_STEPS)

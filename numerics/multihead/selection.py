@@ -16,8 +16,6 @@ from .watch import Watch
 __all__ = ["Fit", "doubt_of_noise", "fit_heads", "select_heads", "spare_head"]
 
 _MOST_HEADS = 8
-# Random starts with one head more than are needed.
-_PROBES = 3
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,8 @@ def _climb(ladder: Ladder, most: int) -> tuple[int, list[Paired]]:
     """The number of heads that no one or two more improve upon, and the tests of these."""
     heads = 1
     ladder.fit(heads)
+    # Random starts with one head more than are needed.
+    probes = 3
     while not (_exact(ladder, heads) or ladder.watch.interrupted):
         layers, tests = ladder.further(heads)
         if ladder.watch.interrupted or heads + len(tests) > most:
@@ -104,7 +104,7 @@ def _climb(ladder: Ladder, most: int) -> tuple[int, list[Paired]]:
         found = tests[-1].p < RARE
         more = heads + (len(tests) if found else 1)
         # Steps from the layer may end in local minima: one head more is searched for from random starts, too.
-        ladder.fit(more, (layers[-1 if found else 0].theta,), starts=None if found else _PROBES)
+        ladder.fit(more, (layers[-1 if found else 0].theta,), starts=None if found else probes)
         tests[0 if not found else -1] = ladder.test(heads, ladder.layers[more])
         if not found and tests[0].p >= RARE:
             return heads, tests

@@ -4,10 +4,6 @@ from ..core.memory import refuse_memory
 
 __all__ = ["refuse_size"]
 
-# Copies of the examples, split and transposed; of the attention and of the mixed tokens of every head.
-_COPIES, _ATTENTIONS, _MIXED = 8, 4, 5
-# Arrays of all parameters that L-BFGS keeps: 20 pairs of steps, and a few more.
-_VECTORS = 50
 # Entries of products of rows that `refine` holds at a time.
 _BLOCK = 1 << 22
 
@@ -25,7 +21,11 @@ def refuse_size(what: str, samples: int, tokens: int, dim: int, heads: int, *, n
         The normal equations of Levenberg-Marquardt are formed, from these samples.
     """
     n, k, d, m = (float(value) for value in (samples, tokens, dim, heads))
-    size = 8 * n * k * (_COPIES * d + m * (_ATTENTIONS * k + _MIXED * d)) + 8 * _VECTORS * m * d**2
+    # Copies of the examples, split and transposed; of the attention and of the mixed tokens of every head.
+    copies, attentions, mixed = 8, 4, 5
+    # Arrays of all parameters that L-BFGS keeps: 20 pairs of steps, and a few more.
+    vectors = 50
+    size = 8 * n * k * (copies * d + m * (attentions * k + mixed * d)) + 8 * vectors * m * d**2
     if normal:
         # Spreads of every row with the factors they are made of, their products for a block; the equations themselves.
         size += 16 * n * k * m * d**2 + 8 * min(n * k * (m * d) ** 2, _BLOCK) + 24 * m**2 * d**4

@@ -18,8 +18,6 @@ __all__ = ["FAMILIES", "TeacherData", "make_examples", "make_teacher"]
 
 #: Families of teachers, with the usual scale of their logits.
 FAMILIES = {"gauss": 4.0, "corr": 1.0, "sameW": 1.0, "saturated": 30.0, "lowrank": 4.0, "parity": 0.0}
-# Of a head's own part beside the common one, in the families of heads that are nearly alike.
-_OWN = 0.3
 
 
 @few_lines
@@ -89,7 +87,9 @@ def make_teacher(
 
 
 def _alike(generator: np.random.Generator, m: int, d: int) -> Array:
-    return generator.standard_normal((d, d)) + _OWN * generator.standard_normal((m, d, d))
+    # Of a head's own part beside the common one, in the families of heads that are nearly alike.
+    own = 0.3
+    return generator.standard_normal((d, d)) + own * generator.standard_normal((m, d, d))
 
 
 def make_examples(

@@ -8,13 +8,6 @@ from ..learning.blocks import Array
 
 __all__ = ["Open", "open_directions"]
 
-# Singular values below this, of coordinates in units of their root mean square, are zero: rounding is 1e-16.
-_ZERO = 1e-7
-# Of the largest entry that is left: an entry of at least this is a leading one.
-_LEADING = 0.1
-# A null vector is named by one or two coordinates if the others hold less than this share of its square.
-_REST = 1e-8
-
 
 class Open(NamedTuple):
     """Directions of token space that the inputs do not have.
@@ -68,15 +61,17 @@ def _named(vector: Array, words: tuple[str, str, str]) -> tuple[_Where, str]:
     order = np.argsort(-np.abs(vector))
     total = float(vector @ vector)
     first, second = int(order[0]), int(order[1]) if len(order) > 1 else int(order[0])
-    if total - vector[first] ** 2 <= _REST * total:
+    # A null vector is named by one or two coordinates if the others hold less than this share of its square.
+    rest = 1e-8
+    if total - vector[first] ** 2 <= rest * total:
         return _Where(str(first), True), f"coordinate {first} of X is {one}"
-    if total - vector[first] ** 2 - vector[second] ** 2 <= _REST * total:
+    if total - vector[first] ** 2 - vector[second] ** 2 <= rest * total:
         a, b = sorted((first, second))
         ratio = -vector[b] / vector[a]
         if abs(abs(ratio) - 1) < 1e-6:
             return _Where(f"{a}, {b}", False), f"coordinates {a} and {b} of X are {same if ratio > 0 else other}"
         return _Where(f"{a}, {b}", False), f"coordinates {a} and {b} of X are proportional up to what is {one}"
-    taken = sorted(int(i) for i in order if vector[i] ** 2 > _REST * total)
+    taken = sorted(int(i) for i in order if vector[i] ** 2 > rest * total)
     text = ", ".join(map(str, taken))
     return _Where(text, False), f"a combination of coordinates {text} of X is {one}"
 
@@ -109,7 +104,9 @@ def _null(rows: Array) -> Array:
     """Orthonormal directions, as rows, in which no row is longer than rounding."""
     values, right = np.linalg.svd(np.linalg.qr(rows, mode="r"), full_matrices=True)[1:]
     size = np.sqrt(len(rows))
-    kept = np.concatenate([values, np.zeros(right.shape[0] - len(values))]) <= _ZERO * size
+    # Singular values below this, of coordinates in units of their root mean square, are zero: rounding is 1e-16.
+    zero = 1e-7
+    kept = np.concatenate([values, np.zeros(right.shape[0] - len(values))]) <= zero * size
     return np.asarray(right[kept])
 
 
@@ -127,9 +124,11 @@ def _readable(vectors: Array) -> Array:
     Which basis of the span it is given is a matter of rounding; the reduced echelon form is one of the span itself.
     """
     found = vectors.copy()
+    # Of the largest entry that is left: an entry of at least this is a leading one.
+    leading = 0.1
     for row in range(len(found)):
         left = np.abs(found[row:])
-        column = int(np.argmax(left.max(axis=0) >= _LEADING * left.max()))
+        column = int(np.argmax(left.max(axis=0) >= leading * left.max()))
         pivot = row + int(np.argmax(left[:, column]))
         found[[row, pivot]] = found[[pivot, row]]
         found[row] /= found[row, column]

@@ -164,16 +164,17 @@ def _denoise(
     if not np.isfinite(mean).all():
         raise ValueError("omega must be finite, got NaN or infinity")
 
-    def rule(batch: Batch) -> Moments:
-        if model.layers == 1:
-            return one_layer(model, batch)
-        # Compiled when it is imported, which takes seconds the first time and serves no other number.
-        from .two_layers import two_layers
-
-        return two_layers(model, batch, tol, workers)
-
     batch = Batch(rows, readout[1], mean, check_covariance("V", prior[1], p))
-    return of_readout(batch, rule, Origin.of(model, tol=tol))
+    return of_readout(batch, lambda some: _moments(model, some, tol, workers), Origin.of(model, tol=tol))
+
+
+def _moments(model: Network, batch: Batch, tol: float, workers: int | None) -> Moments:
+    if model.layers == 1:
+        return one_layer(model, batch)
+    # Compiled when it is imported, which takes seconds the first time and serves no other number.
+    from .two_layers import two_layers
+
+    return two_layers(model, batch, tol, workers)
 
 
 def of_readout(batch: Batch, rule: Callable[[Batch], Moments], origin: Origin) -> DenoiserResult:

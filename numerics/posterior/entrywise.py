@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,8 @@ class EntrywiseDenoiserResult(Result):
             yield f"largest error {self.error.max():.1e} ({self.how})"
 
 
-class OneOutput(NamedTuple):
+@dataclass(frozen=True)
+class OneOutput:
     """Entries of a result for one output, in their order; `dg_out` is of shape (P, M, P, M)."""
 
     log_z: float
@@ -81,7 +82,7 @@ class OneOutput(NamedTuple):
             values = np.array([getattr(one, name) for one in outputs])
             return values.reshape((*lead, *values.shape[1:]))
 
-        entries = {name: column(name) for name in OneOutput._fields}
+        entries = {name: column(name) for name in (one.name for one in fields(OneOutput))}
         return EntrywiseDenoiserResult(**entries, how=how, origin=origin)
 
 

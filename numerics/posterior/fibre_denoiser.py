@@ -14,11 +14,6 @@ from .fibres import fibre_moments
 
 __all__ = ["denoise_fibre"]
 
-# Of the moments of the fibre, where nothing else is asked for, and the finest that its rules are asked for.
-_ACCURACY, _FINEST = 1e-8, 1e-13
-# Units of rounding times the condition of V: permuted tokens differ by up to 9 (tests/numerics/posterior).
-_ROUNDING = 32
-
 
 def denoise_fibre(
     layer: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, accuracy: float | None = None
@@ -49,7 +44,9 @@ def denoise_fibre(
     ----------
     troiani2025, (9), (12), (163)-(170).
     """
-    asked = _ACCURACY if accuracy is None else positive("accuracy", accuracy, "(12)")
+    # Of the moments of the fibre.
+    usual = 1e-8
+    asked = usual if accuracy is None else positive("accuracy", accuracy, "(12)")
     outputs, means = numbers("y", y), numbers("omega", omega)
     p, m = layer.indices, layer.tokens
     if outputs.ndim < 2 or means.ndim < 2:
@@ -72,8 +69,11 @@ def _one(layer: Network, y: Array, omega: Array, V: Array, accuracy: float) -> O
     """Entries of one output: the errors of the moments are for all of them, and so are those of h - omega."""
     precision = np.asarray(np.linalg.inv(V), np.float64)
     size = np.abs(precision).sum(axis=0)
-    rounding = _ROUNDING * float(np.finfo(float).eps) * float(np.linalg.cond(V))
+    # Units of rounding times the condition of V: permuted tokens differ by up to 9 (tests/numerics/posterior).
+    rounding = 32 * float(np.finfo(float).eps) * float(np.linalg.cond(V))
     tol = accuracy
+    # The finest that the rules are asked for.
+    finest = 1e-13
     while True:
         made = fibre_moments(layer, y, omega, V, tol=tol)
         shift = made.mean - omega
@@ -86,6 +86,6 @@ def _one(layer: Network, y: Array, omega: Array, V: Array, accuracy: float) -> O
         dg_error = np.broadcast_to(second * np.multiply.outer(size, size)[:, None, :, None], dg.shape)
         log_error = float(made.error) + rounding * (1 + abs(float(made.log_z)))
         worst = largest_error(log_error, (g, g_error), (dg, dg_error), V)
-        if worst <= accuracy or tol <= _FINEST:
+        if worst <= accuracy or tol <= finest:
             return OneOutput(float(made.log_z), g, dg, log_error, g_error, dg_error, worst, 0)
-        tol = max(_FINEST, 0.5 * tol * accuracy / worst)
+        tol = max(finest, 0.5 * tol * accuracy / worst)

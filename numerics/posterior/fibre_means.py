@@ -20,8 +20,6 @@ Array = NDArray[np.float64]
 
 # Nodes that are held at a time.
 _CHUNK = 1 << 15
-# Standard deviations to which a Gaussian integral goes, and its step in them.
-_REACH, _STEP = 9.0, 0.4
 # Keys against queries: step and half-width of the rule in asinh(log-ratio / its posterior width).
 _RATIO_STEP, _RATIO_RANGE = 0.08, 25.0
 
@@ -66,10 +64,12 @@ def tied_mean(layer: Network, h: Array, omega: Array, variance: float) -> Array:
     width = math.sqrt(variance / m)
     # Given R the shift is Gaussian about the prior's mean token, which turns by no more than the posterior of R does.
     mean_token = np.linalg.norm(omega.mean(axis=2), axis=1)
-    slack = _REACH * width * (1 + mean_token * math.sqrt(m) / np.linalg.svd(point)[1][:, m - 2])
+    # Standard deviations to which a Gaussian integral goes, and its step in them.
+    reach, step = 9.0, 0.4
+    slack = reach * width * (1 + mean_token * math.sqrt(m) / np.linalg.svd(point)[1][:, m - 2])
     lower = np.maximum(0.0, np.minimum(length, mean_token) - slack)
-    upper = np.minimum(np.maximum(length, mean_token + _REACH * width), length + slack)
-    counts = 2 ** np.ceil(np.log2(np.maximum(16, (upper - lower) / (_STEP * width)))).astype(int)
+    upper = np.minimum(np.maximum(length, mean_token + reach * width), length + slack)
+    counts = 2 ** np.ceil(np.log2(np.maximum(16, (upper - lower) / (step * width)))).astype(int)
     for count in np.unique(counts):
         nodes, weights = gauss_legendre(int(count))
         chosen = np.flatnonzero(counts == count)

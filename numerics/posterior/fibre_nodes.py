@@ -19,8 +19,6 @@ __all__ = ["Nodes", "Prior", "check_link", "completed", "edge", "in_range", "tie
 
 Array = NDArray[np.float64]
 
-# y is accepted if the link at the recovered indices reproduces it to this (relative to its scale).
-_CONSISTENT = 1e-6
 # Most nodes of one rule: about 100 MB of moments.
 _MOST_NODES = 300_000
 
@@ -75,7 +73,9 @@ def in_range(layer: Network, y: Array) -> Array:
 def check_link(layer: Network, h: Array, y: Array) -> None:
     """Raise where the output of indices h is not y."""
     off = float(np.abs(layer.link(h) - y).max() / np.abs(y).max())
-    if not off <= _CONSISTENT:
+    # y is accepted if the link at the recovered indices reproduces it to this (relative to its scale).
+    consistent = 1e-6
+    if not off <= consistent:
         raise UnreachableOutputError(
             f"no indices of rank {layer.rank} give this y: y = sigma(beta k^T q) is violated by {off:.3g} "
             "(troiani2025 (6), (177)); check the activation, beta, the rank and whether the layer is tied"

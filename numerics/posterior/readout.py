@@ -12,9 +12,6 @@ __all__ = ["invert_readout"]
 
 Array = NDArray[np.float64]
 
-# y is accepted if the link at the recovered v reproduces it to this (relative to its scale).
-_CONSISTENT = 1e-6
-
 
 def invert_readout(model: Network, y: ArrayLike) -> tuple[Array, Array]:
     """Solve y = sigma(beta v^T v) for v, rank 1.
@@ -137,7 +134,9 @@ def _linear(model: Network, y: Array) -> Array:
 def _consistent(model: Network, v: Array, y: Array) -> Array:
     again = Network(1, model.tokens, 1, model.skip, model.beta, model.activation).link(v[..., None, :])
     off = np.abs(again - y).max(axis=(-2, -1)) / np.maximum(np.abs(y).max(axis=(-2, -1)), 1e-300)
-    if (off > _CONSISTENT).any():
+    # y is accepted if the link at the recovered v reproduces it to this (relative to its scale).
+    consistent = 1e-6
+    if (off > consistent).any():
         raise UnreachableOutputError(
             f"no readout row v gives this y: y = sigma(beta v^T v) is violated by {float(off.max()):.3g} "
             "(troiani2025 (7)); check the activation, beta and the rank"

@@ -30,9 +30,6 @@ __all__ = ["posterior_moments"]
 
 Array = NDArray[np.float64]
 
-# Numbers of a vector register.
-_VECTOR = 8
-
 
 class _Work(NamedTuple):
     """What the blocks of an output use: the surface, the peaks, the runs of a draw, nodes and their weights."""
@@ -91,7 +88,9 @@ def _add_block(start: int, n: int, runs: Runs, solved: int, work: tuple[Nodes, W
 def _even(count: int, room: int) -> int:
     """Nodes of each block where so many are divided evenly: a multiple of a vector's numbers, and at least that."""
     blocks = max((count + room - 1) // room, 1)
-    return max((count + blocks * _VECTOR - 1) // (blocks * _VECTOR), 1) * _VECTOR
+    # Numbers of a vector register.
+    vector = 8
+    return max((count + blocks * vector - 1) // (blocks * vector), 1) * vector
 
 
 @njit(cache=True, inline="always", **INNER)

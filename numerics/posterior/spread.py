@@ -11,9 +11,6 @@ from ..core.typing import Array
 
 __all__ = ["SpreadPosterior", "part_of"]
 
-# Outputs of a task: each takes about a millisecond, a task at the scheduler as well.
-_OUTPUTS = 128
-
 
 class SpreadPosterior:
     """Parts of a posterior whose nodes each worker draws once for all, from the same generator.
@@ -48,7 +45,9 @@ class SpreadPosterior:
 
     def __call__(self, h: Array, omega: Array, **shared: Any) -> list[Any]:
         """Parts in the order of their outputs."""
-        rows = [{"h": h[part], "omega": omega[part], "start": part.start} for part in parts_of(len(h), _OUTPUTS)]
+        # Outputs of a task: each takes about a millisecond, a task at the scheduler as well.
+        outputs = 128
+        rows = [{"h": h[part], "omega": omega[part], "start": part.start} for part in parts_of(len(h), outputs)]
         return self._pool.map(part_of, rows, recipe=self._recipe, **shared)
 
 

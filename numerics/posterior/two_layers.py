@@ -25,8 +25,6 @@ __all__ = ["check_widths", "fill_parameters", "two_layers"]
 
 Array = NDArray[np.float64]
 
-# Smallest share of a batch worth a thread of its own.
-_CHUNK = 32
 # Prior widths of two layers, and their inverses, from here: fourth powers of indices fit float64.
 _LEAST_SCALE = 1e-70
 _THREAD = threading.local()
@@ -77,8 +75,10 @@ def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) ->
         run(functions, parameters[part], tol, scale, stiffness, bound, moments[part], info[part], _scratch())
 
     threads = workers if workers is not None else os.cpu_count() or 1
+    # Smallest share of a batch worth a thread of its own.
+    chunk = 32
     # Interleaved costs differ; more parts than threads even them out.
-    pieces = max(1, min(4 * threads, n // _CHUNK)) if threads > 1 else 1
+    pieces = max(1, min(4 * threads, n // chunk)) if threads > 1 else 1
     if pieces > 1:
         edges = np.linspace(0, n, pieces + 1).astype(int)
         with ThreadPoolExecutor(threads) as pool:

@@ -4,19 +4,16 @@ import math
 
 from numba import boolean, float64, njit, types, void
 
+from ..arithmetic.addresses import MATRIX, VECTOR
 from .rounding import UNIT
 
 __all__ = ["two_layers_rounding"]
 
-# Half the nodes of the longest piece of a row, `LONGEST` of the kernels, with two and a half of the four roundings of
-# `UNIT` each: that of a product, and that of the ratio of two nodes.
-_POWERS = 12.0 * 2.5 / 4.0
-_VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _INPUT = types.Array(float64, 1, "C", readonly=True)
 
 
 @njit(
-    void(boolean, _MATRIX, _MATRIX, _MATRIX, _INPUT, _VECTOR, _VECTOR, _VECTOR),
+    void(boolean, MATRIX, MATRIX, MATRIX, _INPUT, VECTOR, VECTOR, VECTOR),
     error_model="numpy",
     cache=True,
     nogil=True,
@@ -26,6 +23,9 @@ def two_layers_rounding(linear, parameters, moments, info, inexact, log_z, error
 
     `inexact` bounds the error of the entries of v. The rule and what it left out count in `error` as they are.
     """
+    # Half the nodes of the longest piece of a row, `LONGEST` of the kernels, with two and a half of the four roundings
+    # of `UNIT` each: that of a product, and that of the ratio of two nodes.
+    powers = 12.0 * 2.5 / 4.0
     for s in range(len(parameters)):
         p = parameters[s]
         i1, slope, i2 = p[8], abs(p[9]), p[10]
@@ -50,7 +50,7 @@ def two_layers_rounding(linear, parameters, moments, info, inexact, log_z, error
             lever = max(lever, (1.0 + lever) / (1.0 + c))
             # The exponentials of the kernel are powers along a row: their relative errors grow from node to node. Those
             # of the modes are 1/(4 c) of it at most, where the exponential is as large as all else in c + tau.
-            undone += _POWERS * h * min(1.0, 0.25 / c)
+            undone += powers * h * min(1.0, 0.25 / c)
         # Nodes lie where their rounding left them, and the exponentials of the kernel are as uncertain as these.
         z_error = (UNIT * (h + undone) + lever * inexact[s]) * i2 + UNIT * x * info[s, 5]
         # Exponents are half the sums of squares of z; sums of n positive terms err by chance.

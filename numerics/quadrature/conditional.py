@@ -19,16 +19,6 @@ __all__ = ["Fineness", "Marks", "Piecewise", "given", "normal_rule", "product_me
 
 Array = NDArray[np.float64]
 
-# Entries of the largest array at once.
-_CHUNK = 1 << 20
-# A function is resolved on a panel where the last coefficients of its polynomial, times the normal density and the
-# width of the panel, are below so much of the largest value. Panels end at this distance, begin with this width, and
-# are halved so often (to 3e-11, of which the rounding of an argument is a small part), or until there are so many.
-_DEGREE, _RESOLVED, _REACH, _WIDEST, _HALVED, _MOST = 9, 1e-14, 16.0, 4.0, 37, 4000
-# A jump beyond the last nodes is seen by the polynomial at this place, the ends being -1 and 1; by how much more than
-# the coefficients it may be off there, as it has their rounding times the sum of all polynomials.
-_END, _LOOSE = 1 - 1e-7, 1e3
-
 
 class Piecewise(NamedTuple):
     """A function of one variable.
@@ -53,21 +43,29 @@ def resolved(value: Callable[[Array], Array], cuts: Array) -> Piecewise:
 
     Panels are halved until it is; towards a singularity, or a jump that is not among the cuts, down to 3e-11.
     """
-    whole = np.linspace(-_REACH, _REACH, round(2 * _REACH / _WIDEST) + 1)
-    places = np.unique(np.concatenate([whole, cuts[np.abs(cuts) < _REACH]]))
-    nodes, weights = gauss_legendre(_DEGREE + 1)
-    coefficients = legvander(nodes, _DEGREE) * weights[:, None] * (np.arange(_DEGREE + 1) + 0.5)
+    # A function is resolved on a panel where the last coefficients of its polynomial, times the normal density and the
+    # width of the panel, are below so much of the largest value. Panels end at this distance, begin with this width,
+    # and are halved so often (to 3e-11, of which the rounding of an argument is a small part), or until there are so
+    # many.
+    degree, rest, reach, widest, halvings, most = 9, 1e-14, 16.0, 4.0, 37, 4000
+    whole = np.linspace(-reach, reach, round(2 * reach / widest) + 1)
+    places = np.unique(np.concatenate([whole, cuts[np.abs(cuts) < reach]]))
+    nodes, weights = gauss_legendre(degree + 1)
+    coefficients = legvander(nodes, degree) * weights[:, None] * (np.arange(degree + 1) + 0.5)
+    # A jump beyond the last nodes is seen by the polynomial at this place, the ends being -1 and 1; by how much more
+    # than the coefficients it may be off there, as it has their rounding times the sum of all polynomials.
+    end, loose = 1 - 1e-7, 1e3
     # Those of the two highest polynomials: a smooth function has small ones of both. And the polynomial at the ends.
-    highest, at_ends = coefficients[:, -2:], coefficients @ legvander(np.array([-_END, _END]), _DEGREE).T
+    highest, at_ends = coefficients[:, -2:], coefficients @ legvander(np.array([-end, end]), degree).T
     low, high, done, largest = places[:-1], places[1:], [places], 0.0
-    for _ in range(_HALVED):
+    for _ in range(halvings):
         middle, width = 0.5 * (low + high), high - low
         x = middle[:, None] + 0.5 * width[:, None] * nodes
-        values, ends = value(x), value(middle[:, None] + 0.5 * _END * width[:, None] * np.array([-1, 1]))
+        values, ends = value(x), value(middle[:, None] + 0.5 * end * width[:, None] * np.array([-1, 1]))
         largest = max(largest, float((np.abs(values) * _density(x)).max(initial=0.0)))
-        left = np.maximum(np.abs(values @ highest).max(axis=1), np.abs(values @ at_ends - ends).max(axis=1) / _LOOSE)
-        rough = ~(left * _density(np.clip(0.0, low, high)) * width <= _RESOLVED * largest)
-        if not rough.any() or sum(map(len, done)) > _MOST:
+        left = np.maximum(np.abs(values @ highest).max(axis=1), np.abs(values @ at_ends - ends).max(axis=1) / loose)
+        rough = ~(left * _density(np.clip(0.0, low, high)) * width <= rest * largest)
+        if not rough.any() or sum(map(len, done)) > most:
             break
         low, high, middle = low[rough], high[rough], middle[rough]
         done.append(middle)
@@ -123,8 +121,10 @@ def given(function: Piecewise, centres: Array, sd: float, fineness: Fineness) ->
     fixed = fineness.edges
     size = (len(fixed) + len(function.edges)) * fineness.order
     mean, variance = np.empty_like(centres), np.empty_like(centres)
-    for start in range(0, len(centres), max(1, _CHUNK // size)):
-        here = slice(start, start + max(1, _CHUNK // size))
+    # Entries of the largest array at once.
+    chunk = 1 << 20
+    for start in range(0, len(centres), max(1, chunk // size)):
+        here = slice(start, start + max(1, chunk // size))
         centre = centres[here, None]
         own = np.clip((function.edges - centre) / sd, -fineness.reach, fineness.reach)
         edges = np.sort(np.concatenate([np.broadcast_to(fixed, (len(own), len(fixed))), own], axis=1), axis=1)

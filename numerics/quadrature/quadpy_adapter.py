@@ -46,9 +46,6 @@ print()
 print(mark + json.dumps(answer), flush=True)
 """
 
-# quadpy holds its schemes to about 1e-14 per moment; two hundred nodes of rounding stay below this.
-_MOMENT_TOLERANCE = 1e-11
-
 
 class QuadratureBackendUnavailable(RuntimeError):
     """An optional quadrature backend is not installed, not licensed, or not of use here."""
@@ -168,8 +165,10 @@ def quadpy_scheme(domain: Domain, degree: int, *, timeout: float = 60.0) -> Quad
     weights = weights * (measure / weights.sum())
     exact_to = int(answer["degree"])
     error = _moment_error(domain, nodes, weights, max(exact_to, degree))
+    # quadpy holds its schemes to about 1e-14 per moment; two hundred nodes of rounding stay below this.
+    moment_tolerance = 1e-11
     # Written so that NaN fails as well.
-    if not error <= _MOMENT_TOLERANCE or exact_to < degree:
+    if not error <= moment_tolerance or exact_to < degree:
         raise QuadratureBackendUnavailable(
             f"scheme {answer['name']!r} of quadpy {answer['version']} claims degree {exact_to} on the "
             f"{domain}, but its moments up to degree {max(exact_to, degree)} are off by {error:.1e}; "

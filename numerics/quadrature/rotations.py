@@ -16,9 +16,6 @@ __all__ = ["mean_rotation"]
 
 Array = NDArray[np.float64]
 
-# Nodes on each panel of the integral over [-1, 1].
-_ORDER = 12
-
 
 def mean_rotation(field: Array) -> tuple[Array, Array]:
     """Mean of R in O(r) under the density exp(tr F^T R) against the Haar measure.
@@ -78,7 +75,9 @@ def _three(values: Array) -> tuple[Array, Array]:
 
 def _special(first: Array, second: Array, third: Array) -> tuple[Array, Array]:
     """Log of the integral over SO(3), and its slopes; first >= second >= |third|."""
-    nodes, weights = gauss_legendre(_ORDER)
+    # Nodes on each panel of the integral over [-1, 1].
+    order = 12
+    nodes, weights = gauss_legendre(order)
     # u = tanh(k z)/tanh(k): geometric towards both ends, where the integrand varies on a scale of 1/s_i.
     stretch = 0.5 * np.log(3.0 + 4 * first)[..., None]
     # More panels the wider the scales, for slopes to 1e-6.

@@ -5,8 +5,10 @@ call does not wait for it.
 """
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 __all__ = ["shifted", "sobol"]
@@ -14,43 +16,6 @@ __all__ = ["shifted", "sobol"]
 _BITS = 30
 _MOST = 2**_BITS
 _BELOW, _DIAGONAL = np.tri(_BITS, k=-1, dtype=np.bool_), np.eye(_BITS)
-# Direction numbers are known for so many dimensions.
-_MOST_DIMENSIONS = 21201
-# Primitive polynomial (its bits are the coefficients) and first direction numbers of every dimension after the first:
-# S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30, 2635 (2008), new-joe-kuo-6.21201. Later dimensions are SciPy's.
-_JOE_KUO: tuple[tuple[int, tuple[int, ...]], ...] = (
-    (3, (1,)),
-    (7, (1, 3)),
-    (11, (1, 3, 1)),
-    (13, (1, 1, 1)),
-    (19, (1, 1, 3, 3)),
-    (25, (1, 3, 5, 13)),
-    (37, (1, 1, 5, 5, 17)),
-    (41, (1, 1, 5, 5, 5)),
-    (47, (1, 1, 7, 11, 19)),
-    (55, (1, 1, 5, 1, 1)),
-    (59, (1, 1, 1, 3, 11)),
-    (61, (1, 3, 5, 5, 31)),
-    (67, (1, 3, 3, 9, 7, 49)),
-    (91, (1, 1, 1, 15, 21, 21)),
-    (97, (1, 3, 1, 13, 27, 49)),
-    (103, (1, 1, 1, 15, 7, 5)),
-    (109, (1, 3, 1, 15, 13, 25)),
-    (115, (1, 1, 5, 5, 19, 61)),
-    (131, (1, 3, 7, 11, 23, 15, 103)),
-    (137, (1, 3, 7, 13, 13, 15, 69)),
-    (143, (1, 1, 3, 13, 7, 35, 63)),
-    (145, (1, 3, 5, 9, 1, 25, 53)),
-    (157, (1, 3, 1, 13, 9, 35, 107)),
-    (167, (1, 3, 1, 5, 27, 61, 31)),
-    (171, (1, 1, 5, 11, 19, 41, 61)),
-    (185, (1, 3, 5, 3, 3, 13, 69)),
-    (191, (1, 1, 7, 13, 1, 19, 1)),
-    (193, (1, 3, 7, 5, 13, 19, 59)),
-    (203, (1, 1, 3, 9, 25, 29, 41)),
-    (211, (1, 3, 5, 13, 23, 1, 55)),
-    (213, (1, 3, 7, 3, 13, 59, 17)),
-)
 
 
 def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -88,14 +53,16 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     """
     if count < 1 or count & (count - 1) or count > _MOST:
         raise ValueError(f"a Sobol sequence is balanced at powers of two up to 2^{_BITS}, got {count} points")
-    if dimension > _MOST_DIMENSIONS:
+    # Direction numbers are known for so many dimensions.
+    most_dimensions = 21201
+    if dimension > most_dimensions:
         raise ValueError(
-            f"quasi-random points have at most {_MOST_DIMENSIONS} dimensions, got {dimension}; take fewer layers, "
+            f"quasi-random points have at most {most_dimensions} dimensions, got {dimension}; take fewer layers, "
             "tokens or heads, or a lower rank"
         )
-    if dimension > len(_JOE_KUO) + 1:
-        import scipy
-
+    # The dimensions that joe_kuo.txt beside this file has; later ones are SciPy's.
+    own_dimensions = 32
+    if dimension > own_dimensions:
         return np.asarray(scipy.stats.qmc.Sobol(dimension, rng=rng).random(count))
     stream = rng.spawn(1)[0]
     powers = np.uint32(1) << np.arange(_BITS, dtype=np.uint32)
@@ -145,10 +112,22 @@ def shifted(points: NDArray[np.float64], sets: int, rng: np.random.Generator) ->
 
 
 @cache
+def _first_numbers() -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Primitive polynomial, its bits the coefficients, and direction numbers of each dimension after the first.
+
+    The lines are those of new-joe-kuo-6.21201, S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30, 2635 (2008):
+    dimension, degree, inner coefficients, direction numbers.
+    """
+    lines = Path(__file__).with_name("joe_kuo.txt").read_text().splitlines()[1:]
+    rows = [tuple(map(int, line.split())) for line in lines]
+    return tuple((1 << degree | inner << 1 | 1, tuple(numbers)) for _, degree, inner, *numbers in rows)
+
+
+@cache
 def _bits(dimension: int) -> NDArray[np.float64]:
     """Bits of the direction numbers, shape (dimension, bits, numbers)."""
     table = np.ones((dimension, _BITS), np.uint32)
-    for row, (polynomial, first) in zip(table[1:], _JOE_KUO, strict=False):
+    for row, (polynomial, first) in zip(table[1:], _first_numbers(), strict=False):
         degree = len(first)
         numbers = list(first)
         for j in range(degree, _BITS):

@@ -13,9 +13,6 @@ __all__ = ["truncated_normal"]
 
 Array = NDArray[np.float64]
 
-# Panels of the rule by which polynomials are made orthogonal, and their nodes.
-_WIDTH, _ORDER = 0.25, 20
-
 
 @lru_cache(maxsize=256)
 def truncated_normal(low: float, high: float, n: int) -> Rule:
@@ -44,8 +41,10 @@ def truncated_normal(low: float, high: float, n: int) -> Rule:
     >>> round(float(rule.weights @ rule.nodes**2), 9)
     0.5
     """
-    edges = np.linspace(low, high, max(2, math.ceil((high - low) / _WIDTH)) + 1)
-    fine = gauss_legendre_panels(edges, _ORDER)
+    # Panels of the rule by which polynomials are made orthogonal, and their nodes.
+    width, order = 0.25, 20
+    edges = np.linspace(low, high, max(2, math.ceil((high - low) / width)) + 1)
+    fine = gauss_legendre_panels(edges, order)
     density = fine.weights * np.exp(-0.5 * fine.nodes**2) / math.sqrt(2 * math.pi)
     mass = float(density.sum())
     middle, half = 0.5 * (low + high), 0.5 * (high - low)

@@ -7,11 +7,6 @@ from .steps import Runner
 
 __all__ = ["averages", "chosen", "costly"]
 
-# Points per randomisation of links, whose posteriors are exact.
-_LINK_SAMPLES = 1024
-# Relative accuracy of the averages in the free entropy, as on the command line.
-_ACCURACY = 1e-2
-
 
 def costly(run: Runner) -> bool:
     """Whether the posterior of each output takes about a millisecond."""
@@ -21,9 +16,13 @@ def costly(run: Runner) -> bool:
 def averages(run: Runner, verb: str) -> dict[str, object]:
     """Return the settings of averages for the function of a verb."""
     effort = run.effort
-    settings: dict[str, object] = {"accuracy": _ACCURACY} if verb == "free energy" else {}
+    # Relative accuracy of the averages in the free entropy, as on the command line.
+    accuracy = 1e-2
+    settings: dict[str, object] = {"accuracy": accuracy} if verb == "free energy" else {}
+    # Points per randomisation of links, whose posteriors are exact.
+    link_samples = 1024
     if isinstance(run.model, Link):
-        return settings | {"samples": _LINK_SAMPLES}
+        return settings | {"samples": link_samples}
     route = preferred("evolve", run.model)
     if verb == "evolve" and effort.accuracy is not None and route == CHART:
         return settings | {"accuracy": effort.accuracy}

@@ -12,7 +12,6 @@ from .thresholds import number_of
 
 __all__ = ["depth"]
 
-_SKIPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _THRESHOLD, _FLOW = ("attnlimits.verbs.threshold",), ("attnlimits.numerics.thresholds.flow",)
 
 
@@ -31,8 +30,9 @@ def depth(run: Runner) -> Part | None:
     found: list[Outcome] = []
     limit = Step("depth", "one layer", "", {}, lambda: _limit(shallow), _THRESHOLD)
     found.append(run.run(limit))
+    skips = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
     if preferred("last layer", model) in (FLOAT64, SCORES):
-        found += [run.run(_at(model, skip)) for skip in sorted({*_SKIPS, model.skip})]
+        found += [run.run(_at(model, skip)) for skip in sorted({*skips, model.skip})]
     if len(set(model.ranks)) == 1 and not model.noise:
         found.append(run.run(Step("depth", "infinitely many layers", "", {}, lambda: _flow(model), _FLOW)))
     notes = (

@@ -18,10 +18,6 @@ __all__ = ["TRANSITIONS", "entropy", "marks"]
 
 TRANSITIONS = "transitions"
 _MODULES = ("attnlimits.numerics.free_energy.thresholds", "attnlimits.numerics.free_energy.located")
-# Overlaps up to which the free entropy is drawn.
-_NEAREST = 0.995
-# Shares of the weak-recovery threshold at which it is drawn where there is no first-order transition.
-_AROUND = (0.8, 1.2, 1.6)
 
 
 def entropy(run: Runner, weak: float | None) -> Part:
@@ -89,15 +85,20 @@ def _alphas(first: Outcome, weak: float | None) -> Iterator[float]:
     """Where the free entropy is drawn: at the transitions, or around weak recovery."""
     found = dict(marks(first)) if first.done else {}
     yield from found.values()
+    # Shares of the weak-recovery threshold at which it is drawn where there is no first-order transition.
+    around = (0.8, 1.2, 1.6)
     if not found:
-        yield from (share * (weak or 1.0) for share in _AROUND)
+        yield from (share * (weak or 1.0) for share in around)
 
 
 def _drawn(model: Model) -> Callable[..., Found]:
+    # Overlaps up to which the free entropy is drawn.
+    nearest = 0.995
+
     def call(alphas: list[float], count: int, **given: Setting) -> Found:
         free = al.free_energy.FreeEntropy(al.free_energy.entropy_of(model, **given), 1.0)
         size = kernel_or_network(model).indices
-        q = np.linspace(0, _NEAREST, count)
+        q = np.linspace(0, nearest, count)
         outputs = [free.output.value(x * np.eye(size)) for x in q]
         prior = [free.prior.potential(x * np.eye(size)) for x in q]
         curves = [

@@ -19,18 +19,6 @@ from .steps import Found, Number, Outcome, Part, Runner, Setting, Step
 __all__ = ["STARTS", "evolution", "fixed_point"]
 
 STARTS = ("uninformed", "informed")
-# The curve ends at so many times the largest threshold, and has a point just above each.
-_BEYOND, _ABOVE = 1.4, 1.03
-# Difference of overlaps that counts for nothing, below the tolerance of the iteration.
-_ROUNDING = 1e-3
-# Distance to one of what is recovered completely.
-_RECOVERED = 1e-5
-# At a threshold itself rounding decides which side it is on.
-_BELOW = 0.9999
-# Even ones nearer to a threshold than this share of it are left out.
-_CLOSE = 0.02
-# In units of weak recovery: where the curve begins and where it ends at the least.
-_FIRST, _LEAST = 0.5, 3.0
 _MODULES = ("attnlimits.verbs.evolve",)
 
 
@@ -73,16 +61,22 @@ def _grid(run: Runner, weak: float | None, others: list[float]) -> dict[float, t
     At a threshold the iteration from full overlap takes very long.
     """
     scale = weak or (others[0] if others else 1.0)
-    top = max(_LEAST * scale, _BEYOND * max(others, default=0.0))
+    # The curve ends at so many times the largest threshold, and has a point just above each.
+    beyond, above = 1.4, 1.03
+    # In units of weak recovery: where the curve begins and where it ends at the least.
+    first, least = 0.5, 3.0
+    top = max(least * scale, beyond * max(others, default=0.0))
     few = costly(run)
-    even = np.linspace(_FIRST * scale, top, run.effort.costly_points if few else run.effort.points)
+    even = np.linspace(first * scale, top, run.effort.costly_points if few else run.effort.points)
     exact = [alpha for alpha in (weak, *others) if alpha]
+    # At a threshold itself rounding decides which side it is on.
+    below = 0.9999
     found: dict[float, tuple[str, ...]] = {
-        float(f"{share * alpha:.6g}"): STARTS[:1]
-        for alpha in exact
-        for share in ((_BELOW,) if few else (_BELOW, _ABOVE))
+        float(f"{share * alpha:.6g}"): STARTS[:1] for alpha in exact for share in ((below,) if few else (below, above))
     }
-    near = [alpha for alpha in even if all(abs(alpha - at) > _CLOSE * at for at in exact)]
+    # Even ones nearer to a threshold than this share of it are left out.
+    close = 0.02
+    near = [alpha for alpha in even if all(abs(alpha - at) > close * at for at in exact)]
     found |= {float(f"{alpha:.4g}"): STARTS for alpha in (*near, *chosen(run, weak))}
     return dict(sorted(found.items()))
 
@@ -105,12 +99,15 @@ def _both_starts(found: Sequence[Outcome]) -> tuple[str, ...]:
         return ()
     apart: list[float] = []
     stuck: list[float] = []
+    # Difference of overlaps that counts for nothing, below the tolerance of the iteration.
+    rounding = 1e-3
     for alpha in both:
         low, high = (of[start][alpha] for start in STARTS)
         gap = np.diagonal(np.abs(np.subtract(high["overlap"], low["overlap"])))
         reach = np.diagonal(np.add(high["overlap_error"], low["overlap_error"]))
-        if (gap > SIGMAS * reach + _ROUNDING).any():
-            recovered = min(np.diagonal(high["overlap"])) > 1 - _RECOVERED
+        if (gap > SIGMAS * reach + rounding).any():
+            # Distance to one of what is recovered completely.
+            recovered = min(np.diagonal(high["overlap"])) > 1 - 1e-5
             (stuck if recovered else apart).append(alpha)
     if not apart and not stuck:
         return (f"Both starts lead to the same overlaps within {SIGMAS:g} errors, at all {len(both)} alphas.",)

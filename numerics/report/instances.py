@@ -15,10 +15,6 @@ from .steps import Found, Number, Outcome, Part, Runner, Step
 __all__ = ["instances"]
 
 _MODULES = ("attnlimits.verbs.gamp", "attnlimits.numerics.learning.instances")
-# Fewer where each iteration denoises by sampling.
-_MOST_ITERATIONS, _FEW_ITERATIONS = 200, 100
-# Of the overlaps of iterations, which are drawn.
-_DECIMALS = 5
 
 
 def instances(run: Runner, weak: float | None) -> Part:
@@ -40,12 +36,17 @@ def instances(run: Runner, weak: float | None) -> Part:
 def _gamp(run: Runner, alpha: float) -> Step:
     effort, model = run.effort, of_data(run.model)
     dimension = effort.costly_dimension if costly(run) else effort.dimension
+    # Fewer where each iteration denoises by sampling.
+    most_iterations, few_iterations = 200, 100
     settings = {
         "alpha": alpha,
         "dimension": dimension,
         "seeds": effort.seeds,
-        "max_iter": _FEW_ITERATIONS if costly(run) else _MOST_ITERATIONS,
+        "max_iter": few_iterations if costly(run) else most_iterations,
     }
+
+    # Of the overlaps of iterations, which are drawn.
+    decimals = 5
 
     def call(alpha: float, dimension: int, seeds: int, max_iter: int) -> Found:
         def learn(seed: int, weights: Array, x: Array, y: Array) -> al.learning.GAMPResult:
@@ -73,7 +74,7 @@ def _gamp(run: Runner, alpha: float) -> Step:
             "converged": mean.converged,
             "status": mean.status,
             "history": [
-                np.round(r.history.diagonal(axis1=1, axis2=2), _DECIMALS) for r in runs if r.history is not None
+                np.round(r.history.diagonal(axis1=1, axis2=2), decimals) for r in runs if r.history is not None
             ],
         }
         return numbers, data

@@ -29,8 +29,6 @@ __all__ = ["Report", "make_report"]
 
 #: Files of a report in its folder.
 PAGE, DATA, NUMBERS, CURVE, KEPT = "index.html", "report.json", "numbers.csv", "curve.csv", "parts"
-# Values of alpha nearer than this, relative, are one threshold.
-_SAME = 1e-6
 
 
 @few_lines
@@ -113,8 +111,10 @@ def _has_transitions(free: Part) -> bool:
 def _apart(marks: list[tuple[str, float]], weak: float | None) -> Iterator[tuple[str, float]]:
     """Those that are no other threshold already."""
     seen = [] if weak is None else [weak]
+    # Values of alpha nearer than this, relative, are one threshold.
+    same = 1e-6
     for name, value in sorted(marks, key=lambda mark: mark[1]):
-        if value > 0 and all(abs(value - other) > _SAME * other for other in seen):
+        if value > 0 and all(abs(value - other) > same * other for other in seen):
             seen.append(value)
             yield name, value
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.cluster import ClusterError, check_cluster, open_client, sentence
 from .grid import Point
@@ -15,12 +15,9 @@ from .store import Store
 from .tasks import Task
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 __all__ = ["ClusterError", "on_cluster"]
-
-# Seconds between looks at what is finished, and between questions for the number of workers.
-_POLL, _ASK = 0.01, 1.0
 
 
 def on_cluster(
@@ -61,11 +58,13 @@ def _stored(task: Task, points: Sequence[Point], store: Store, where: str | Clie
 
     begin = time.perf_counter()
     waiting = deque(points)
-    running: dict[Any, Point] = {}
+    running: dict[Future, Point] = {}
+    # Seconds between looks at what is finished, and between questions for the number of workers.
+    poll, ask = 0.01, 1.0
     with open_client(where, workers) as client:
         asked, threads = -math.inf, 0
         while waiting or running:
-            if time.perf_counter() > asked + _ASK:  # workers come and go
+            if time.perf_counter() > asked + ask:  # workers come and go
                 threads, asked = _threads(client, where), time.perf_counter()
             # One point for each thread: a worker that is ended by its point takes no other one with it, and a kill
             # loses one point of each thread at most.
@@ -85,10 +84,10 @@ def _stored(task: Task, points: Sequence[Point], store: Store, where: str | Clie
                 future.release()
                 yield point
             if not finished:
-                time.sleep(_POLL)
+                time.sleep(poll)
 
 
-def _threads(client: Any, where: str | Client) -> int:
+def _threads(client: Client, where: str | Client) -> int:
     try:
         return sum(client.nthreads().values())
     except OSError as error:

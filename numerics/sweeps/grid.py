@@ -20,8 +20,6 @@ from .tasks import Task, task_named
 __all__ = ["Grid", "Point", "read_grid", "shipped"]
 
 MAX_POINTS = 1_000_000
-# Spaced values are rounded to this many digits: the same on every machine, and short to write down.
-_SPACED_DIGITS = 12
 _SPACINGS: dict[str, Callable[..., Array]] = {"linspace": np.linspace, "geomspace": np.geomspace}
 
 
@@ -196,7 +194,9 @@ def _spaced(name: str, given: Mapping[str, object]) -> tuple[float, ...]:
     if not (_finite(start) and _finite(stop)) or (kind == "geomspace" and min(start, stop) <= 0):
         wanted = "finite and > 0" if kind == "geomspace" else "finite"
         raise ValueError(f"axis {name}: both ends of {kind} must be {wanted}, got {start!r} and {stop!r}")
-    return tuple(float(f"{x:.{_SPACED_DIGITS}g}") for x in _SPACINGS[kind](start, stop, number))
+    # Spaced values are rounded to this many digits: the same on every machine, and short to write down.
+    spaced_digits = 12
+    return tuple(float(f"{x:.{spaced_digits}g}") for x in _SPACINGS[kind](start, stop, number))
 
 
 def shipped() -> dict[str, Traversable]:

@@ -19,9 +19,6 @@ from .tasks import Task
 
 __all__ = ["in_processes"]
 
-# Seconds after which an orphan is gone.
-_WATCH = 1.0
-
 
 def in_processes(task: Task, points: Iterable[Point], store: Store, workers: int | None = None) -> Stored:
     """Compute in as many processes, which store the records; a point that ends its process fails alone.
@@ -107,7 +104,8 @@ def _end_with(parent: int) -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_WATCH)
+            # Seconds after which an orphan is gone.
+            time.sleep(1.0)
         os.kill(os.getpid(), signal.SIGKILL)
 
     _watched.append(threading.Thread(target=watch, daemon=True))

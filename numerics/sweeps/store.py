@@ -45,8 +45,6 @@ MAX_BYTES = 64 * 2**20
 
 # The description of a sweep lists a key of some forty bytes for every point of the grid.
 _MAX_MANIFEST_BYTES = 4 * MAX_BYTES
-# Up to this length records are indented for those who read them.
-_LONG = 2**20
 _KEY = re.compile(r"[0-9a-f]+")
 Record = dict[str, Any]
 
@@ -231,7 +229,9 @@ class Store:
 def _save(path: Path, record: Record) -> None:
     whole = record | {"checksum": _hash(record)}
     text = json.dumps(whole, indent=1, allow_nan=False)
-    if len(text) > _LONG:
+    # Up to this length records are indented for those who read them.
+    long = 2**20
+    if len(text) > long:
         text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
     write_whole(path, (text + "\n").encode())
 

@@ -216,7 +216,7 @@ def _flag(name: str, value: object) -> str | None:
     return f"{flag}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -243,7 +243,7 @@ def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, object]:
 
 
 @lru_cache(maxsize=4096)
-def _read(verb: str, required: tuple[str, ...], name: str, flag: str) -> Any:
+def _read(verb: str, required: tuple[str, ...], name: str, flag: str) -> object:
     """Value of one flag as the command reads it: no flag of a verb changes how another one is read."""
     needed = [f"--{other}=0" for other in required if other != name]
     return _plain(vars(_parse([verb, *needed, flag]))[name])

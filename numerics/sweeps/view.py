@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["open_sweep", "write_netcdf"]
 
-# Bytes of an empty netCDF file: a disk with less is full.
-_ROOM = 2**14
-# Integers of an array are below; an array has at most so many entries, of which most would be filling.
-_INTEGERS, _MOST = 2**63, 2**27
 
 _ABOUT = {
     "status": "state of the point: done, failed, missing, or corrupt (its record is damaged)",
@@ -127,14 +123,16 @@ def write_netcdf(dataset: "xarray.Dataset", path: Path) -> None:
     OSError
         The disk refuses; what netCDF makes of that (a permission, an error of HDF) does not say why.
     """
+    # Bytes of an empty netCDF file: a disk with less is full.
+    room = 2**14
     try:
         with replace_whole(path) as part:
             dataset.to_netcdf(part, engine="netcdf4", format="NETCDF4")
     except (OSError, RuntimeError) as error:
         free = shutil.disk_usage(path.parent).free
-        why = os.strerror(errno.ENOSPC) if free < _ROOM else " ".join(str(error).split())
+        why = os.strerror(errno.ENOSPC) if free < room else " ".join(str(error).split())
         message = f"{why}; all records are kept, and the same command makes this file of them where it can be written"
-        raise OSError(errno.ENOSPC if free < _ROOM else errno.EIO, message, str(path)) from None
+        raise OSError(errno.ENOSPC if free < room else errno.EIO, message, str(path)) from None
 
 
 def _flat(result: Record) -> dict[str, object]:
@@ -171,8 +169,10 @@ def _column(values: list[Any]) -> NDArray[np.generic] | None:
         return np.array([bool(value) for value in values])
     if all(isinstance(value, str) for value in known):
         return np.array([value or "" for value in values])
+    # Integers of an array are below; an array has at most so many entries, of which most would be filling.
+    integers, most = 2**63, 2**27
     if all(isinstance(value, int) for value in known) and len(known) == len(values):
-        return np.array(values) if all(abs(value) < _INTEGERS for value in known) else None
+        return np.array(values) if all(abs(value) < integers for value in known) else None
     try:
         arrays = [np.asarray(value, dtype=np.float64) for value in known]
     except (TypeError, ValueError, OverflowError):
@@ -180,7 +180,7 @@ def _column(values: list[Any]) -> NDArray[np.generic] | None:
     if len({array.ndim for array in arrays}) != 1:
         return None
     inner = tuple(max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True))
-    if math.prod(inner) * len(values) > _MOST:
+    if math.prod(inner) * len(values) > most:
         return None
     out = np.full((len(values), *inner), np.nan)
     at = iter(arrays)

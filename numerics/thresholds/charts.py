@@ -11,13 +11,9 @@ from ..core.results import Origin, ThresholdResult
 from ..core.standard_error import SIGMAS, standard_error
 from ..core.validation import check_nodes, whole
 from ..model.network import Network
+from ..quadrature.rules import normal_qmc
 
 __all__ = ["chart_threshold"]
-
-# Points per randomisation where nobody gives them.
-_SAMPLES = 512
-# Digits that are shown where none are asked for: down to a tenth of the error, at most.
-_MOST_DIGITS = 6
 
 
 def chart_threshold(
@@ -62,13 +58,15 @@ def chart_threshold(
     # Compiled loops, which take a while to load and other thresholds do without.
     from ..channel.branches import sampled_channel
     from ..channel.structure import normals_of
-    from ..quadrature.rules import normal_qmc
 
-    samples = whole("samples", _SAMPLES if samples is None else samples, 1, "(15)")
+    # Points per randomisation where nobody gives them.
+    samples = whole("samples", 512 if samples is None else samples, 1, "(15)")
     replicas = whole("replicas", replicas, 2, "(15)")
     check_nodes(nodes)
-    if digits is not None and not 1 <= digits <= _MOST_DIGITS:
-        raise ValueError(f"digits must be an integer from 1 to {_MOST_DIGITS} for {model.describe()}, got {digits!r}")
+    # Digits that are shown where none are asked for: down to a tenth of the error, at most.
+    most_digits = 6
+    if digits is not None and not 1 <= digits <= most_digits:
+        raise ValueError(f"digits must be an integer from 1 to {most_digits} for {model.describe()}, got {digits!r}")
     generator = np.random.default_rng(rng)
     log2_n = max(4, math.ceil(math.log2(samples)))
     points = [normal_qmc(normals_of(model), log2_n, stream) for stream in generator.spawn(replicas)]
@@ -84,7 +82,7 @@ def chart_threshold(
             eigenvector[np.ix_(group, group)] = np.tensordot(np.abs(vector), operator.basis, axes=1)
     norm = float(best.mean())
     alpha, error = _inverse(norm, float(standard_error(best)) + bias, model)
-    reached = max(2, min(_MOST_DIGITS, math.ceil(math.log10(alpha / error)) + 1))
+    reached = max(2, min(most_digits, math.ceil(math.log10(alpha / error)) + 1))
     wanted = reached if digits is None else digits
     text = significant(alpha, wanted)
     unit = 10.0 ** (math.floor(math.log10(alpha)) - wanted + 1)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_threshold"]
 
-# Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
-_TRIES = 40
-
 
 class _Many(TypedDict):
     """Effort of sampled averages."""
@@ -144,7 +141,9 @@ def _before_the_last(
     given, digits, prior = asked
     law = {} if prior is None else {"prior": prior}
     count = itertools.count(1)
-    tried = None if progress is None else lambda _: progress(min(next(count), _TRIES), _TRIES)
+    # Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
+    tries = 40
+    tried = None if progress is None else lambda _: progress(min(next(count), tries), tries)
     if preferred("first layer", model):
         from .first_layer import first_layer  # its compiled loops take a while to load
 

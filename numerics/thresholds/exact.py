@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from attnlimits.generated import exact as _printed
@@ -17,12 +17,6 @@ __all__ = ["MAX_DIGITS", "ExactThreshold", "link", "single_layer"]
 
 # The one integral takes some seconds at 40 digits.
 MAX_DIGITS = 40
-_GUARD = 10
-# The theory is one of few tokens and rows; these keep closed forms within a second, the
-# integral within some.
-_MOST_TOKENS = 1_000_000
-_MOST_TOKENS_OF_INTEGRAL = 32
-_MOST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -95,16 +89,21 @@ def single_layer(
     '-2 + sqrt(5)'
     """
     context = _context(digits)
-    tokens = _bounded("tokens", tokens, 2, _MOST_TOKENS, "(1)")
-    rank = _bounded("rank", rank, 1, _MOST_ROWS, "(2)")
-    heads = _bounded("heads", heads, 1, _MOST_ROWS, "(27)")
+    # The theory is one of few tokens and rows; these keep closed forms within a second, the
+    # integral within some.
+    most_tokens = 1_000_000
+    most_tokens_of_integral = 32
+    most_rows = 1000
+    tokens = _bounded("tokens", tokens, 2, most_tokens, "(1)")
+    rank = _bounded("rank", rank, 1, most_rows, "(2)")
+    heads = _bounded("heads", heads, 1, most_rows, "(27)")
     entry = _entry(tokens, rank, activation, tied)
     if entry is None:
         return None
     arguments = (tokens, rank) if tied else (tokens,)
     text = getattr(_printed, f"{entry}_formula")(*arguments)
     if "Integral" in text:
-        _bounded("tokens", tokens, 2, _MOST_TOKENS_OF_INTEGRAL, "(19)")
+        _bounded("tokens", tokens, 2, most_tokens_of_integral, "(19)")
     value = getattr(_printed, f"{entry}_value")(context, *arguments) / heads
     text = _divided(text, heads)
     if tied:
@@ -115,7 +114,7 @@ def single_layer(
     return ExactThreshold(text, shown, "Integral" not in text, direction, _rounding(context, shown, value))
 
 
-def _rounding(context: MPContext, shown: str, value: Any) -> float:
+def _rounding(context: MPContext, shown: str, value: mpf) -> float:
     """Bound of what rounding took: with that of the value itself, and never below in float64."""
     off = abs(context.mpf(shown) - value)
     return math.nextafter(float(off + 10 * context.eps * abs(value)), math.inf) if off else 0.0
@@ -136,7 +135,7 @@ def _divided(text: str, heads: int) -> str:
     return f"1/({heads}*{text[2:]})" if text.startswith("1/(") else f"({text})/{heads}"
 
 
-def _decimal(context: MPContext, value: Any, digits: int) -> str:
+def _decimal(context: MPContext, value: mpf, digits: int) -> str:
     return str(context.nstr(value, digits, strip_zeros=False, min_fixed=-context.inf, max_fixed=context.inf))
 
 
@@ -187,7 +186,7 @@ def link(expression: str, *, digits: int = 15) -> ExactThreshold | None:
     name, formula = _printed.LINKS[text]
     if formula in ("0", "oo"):
         return ExactThreshold(formula, "0" if formula == "0" else None, True)
-    evaluate: Callable[[MPContext], Any] = _printed.VALUES[name]
+    evaluate: Callable[[MPContext], mpf] = _printed.VALUES[name]
     value = context.nstr(context.mpf(evaluate(context)), digits, strip_zeros=False)
     return ExactThreshold(formula, value, "Integral" not in formula)
 
@@ -196,5 +195,6 @@ def _context(digits: int) -> MPContext:
     if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= MAX_DIGITS:
         raise ValueError(f"digits must be an integer from 1 to {MAX_DIGITS}, got {digits!r}")
     context = MPContext()
-    context.dps = digits + _GUARD
+    guard = 10
+    context.dps = digits + guard
     return context

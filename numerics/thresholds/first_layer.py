@@ -31,13 +31,10 @@ Given = Literal["self-consistent", "perfect"]
 
 GIVEN = ("self-consistent", "perfect")
 MAX_DIGITS = {"softmax": 8, "linear": 10}
-_DIGITS = 6
 # Rules are refined from this accuracy on, up to their finest one.
 _FIRST_ACCURACY = 1e-3
 # Solved for x = -log(1 - q_22), from here to there.
 _RANGE = (0.1, 9.0)
-# Step of slopes in x, and the longest step by them in units of the root of the accuracy.
-_STEP, _SHORT, _TRIES = 1e-3, 1e-2, 6
 
 
 def first_layer(
@@ -100,10 +97,11 @@ def first_layer(
     if digits is not None and whole("digits", digits, 1, "(187)") > most:
         raise ValueError(f"digits must be from 1 to {most} for a layer before the last, (187), got {digits}")
     require("first layer", model)
+    usual_digits = 6
     if given == "perfect":
-        found = gained(_perfect(model, _DIGITS if digits is None else digits), prior)
+        found = gained(_perfect(model, usual_digits if digits is None else digits), prior)
     elif samples is None:
-        many = _DIGITS if digits is None else digits
+        many = usual_digits if digits is None else digits
         at_zero = _from_zero(model, many, workers)
         found = gained(at_zero, prior) if at_zero else _quadrature(model, (many, prior), workers, progress)
     else:
@@ -178,6 +176,8 @@ def _quadrature(
     # Of alpha and of what is solved for, by x.
     slopes: tuple[float, float] | None = None
     accuracy = _FIRST_ACCURACY
+    # Step of slopes in x, and the longest step by them in units of the root of the accuracy.
+    size, short, tries = 1e-3, 1e-2, 6
     while True:
         averages = quadrature(model, accuracy, workers)
         known: dict[float, Array] = {}
@@ -197,11 +197,11 @@ def _quadrature(
 
         if slopes is None or root is None:
             root = float(brentq(excess, *_bracket(model, excess), xtol=1e-3 * accuracy, rtol=1e-14))
-            beside = root + _STEP
-            slopes = (at(beside)[0, 0] - at(root)[0, 0]) / _STEP, (excess(beside) - excess(root)) / _STEP
+            beside = root + size
+            slopes = (at(beside)[0, 0] - at(root)[0, 0]) / size, (excess(beside) - excess(root)) / size
         # The root of a finer rule is a step by known slopes away, whose square is to count for nothing.
-        for _ in range(_TRIES):
-            if abs(step := excess(root) / slopes[1]) <= _SHORT * math.sqrt(accuracy):
+        for _ in range(tries):
+            if abs(step := excess(root) / slopes[1]) <= short * math.sqrt(accuracy):
                 break
             root -= step
         else:

@@ -16,21 +16,9 @@ from ..model.activations import ACTIVATIONS, activated
 from ..quadrature.rules import normal_qmc
 from .flow_means import pair_rates
 
-__all__ = ["FlowResult", "flow", "random_networks"]
+__all__ = ["FlowResult", "flow"]
 
 Array = NDArray[np.float64]
-
-_MAX_KAPPA = 2.0
-# Terms of order beta cancel in the second derivatives: beyond this they leave fewer digits than the solver needs.
-_MAX_BETA = 1e3
-_MAX_RANK = 10_000
-# exp(kappa) up to the square root of the largest float64: products of two entries stay finite.
-_MAX_UNTIED = 354.0
-_REPLICAS = 8
-_LOG2_POINTS = 12
-_MAX_TOKENS = 128
-# Dimensions of a Sobol sequence.
-_MAX_DIMENSIONS = 21_201
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,10 +123,12 @@ def flow(
     tol = positive("tol", tol, "(47)")
     if not 1e-12 <= tol <= 1e-2:
         raise ValueError(f"tol must be from 1e-12 to 1e-2 (float64 sums), got {tol!r}")
+    # exp(kappa) up to the square root of the largest float64: products of two entries stay finite.
+    max_untied = 354.0
     if not tied:
         if activation == "linear":
             return _closed(kappa, tokens, rank, 1.0)
-        _at_most("kappa", kappa, _MAX_UNTIED, "untied", "e^kappa, an entry of B, leaves no room in float64 beyond")
+        _at_most("kappa", kappa, max_untied, "untied", "e^kappa, an entry of B, leaves no room in float64 beyond")
         return _closed(kappa, tokens, rank, math.exp(kappa))
     if activation == "linear":
         limit = 1 / (2 * beta * rank)
@@ -148,76 +138,26 @@ def flow(
                 "use a smaller L/c or the softmax"
             )
         return _linear(kappa, tokens, rank, beta, 2 * beta * rank * kappa)
-    _at_most("kappa", kappa, _MAX_KAPPA, "tied", "the scores grow as exp(2 kappa) and the quadrature with them")
-    _at_most("beta", beta, _MAX_BETA, "tied", "the softmax is a step function to the accuracy of float64 sums beyond")
-    _at_most("rank", rank, _MAX_RANK, "tied", "the chi law of r degrees of freedom is as good as a point beyond")
+    max_kappa = 2.0
+    _at_most("kappa", kappa, max_kappa, "tied", "the scores grow as exp(2 kappa) and the quadrature with them")
+    # Terms of order beta cancel in the second derivatives: beyond this they leave fewer digits than the solver needs.
+    max_beta = 1e3
+    max_rank = 10_000
+    _at_most("beta", beta, max_beta, "tied", "the softmax is a step function to the accuracy of float64 sums beyond")
+    _at_most("rank", rank, max_rank, "tied", "the chi law of r degrees of freedom is as good as a point beyond")
     if tokens == 2:
         return _pair(kappa, rank, beta, tol)
-    _at_most("tokens", tokens, _MAX_TOKENS, "tied", "every point of the mean costs tokens^2 operations")
-    _at_most("rank times tokens", rank * tokens, _MAX_DIMENSIONS, "tied", "a Sobol sequence has no more dimensions")
+    max_tokens = 128
+    _at_most("tokens", tokens, max_tokens, "tied", "every point of the mean costs tokens^2 operations")
+    # Dimensions of a Sobol sequence.
+    max_dimensions = 21_201
+    _at_most("rank times tokens", rank * tokens, max_dimensions, "tied", "a Sobol sequence has no more dimensions")
     return _many(kappa, tokens, rank, beta, np.random.default_rng(rng))
 
 
 def _at_most(name: str, value: float, most: float, kind: str, why: str) -> None:
     if not value <= most:
         raise ValueError(f"{name} must be at most {most:g} for {kind} softmax, got {value:g} (46)-(47): {why}")
-
-
-def random_networks(
-    kappa: float,
-    layers: int,
-    samples: int,
-    tokens: int = 2,
-    rank: int = 1,
-    activation: str = "softmax",
-    *,
-    tied: bool = True,
-    beta: float = 1.0,
-    rng: np.random.Generator | int | None = None,
-) -> Array:
-    """Mixing matrices of finite networks of L layers at c = L/kappa on random data.
-
-    ``B_l = [I + sigma(B_{l-1} h_l^T h_l B_{l-1}^T)/c] B_{l-1}`` with standard Gaussian h_l.
-
-    Parameters
-    ----------
-    kappa, tokens, rank, activation, tied, beta
-        As in `flow`.
-    layers : int
-        L >= 1.
-    samples : int
-        Number of networks.
-    rng : Generator, int or None, keyword-only, optional
-
-    Returns
-    -------
-    ndarray, shape (samples, M, M)
-
-    Raises
-    ------
-    ValueError
-        An argument out of range.
-
-    References
-    ----------
-    troiani2025, (46)-(47).
-    """
-    kappa, tokens, rank, beta = _checked(kappa, tokens, rank, activation, tied, beta)
-    layers, samples = whole("layers", layers, 1, "(46)"), whole("samples", samples, 1, "(46)")
-    generator = np.random.default_rng(rng)
-    mixing = np.broadcast_to(np.eye(tokens), (samples, tokens, tokens)).copy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(layers):
-            key = mixing @ generator.standard_normal((samples, tokens, rank))
-            query = key if tied else mixing @ generator.standard_normal((samples, tokens, rank))
-            attention = activated(key @ query.transpose(0, 2, 1), activation, beta)
-            mixing += (kappa / layers) * (attention @ mixing)
-    if not np.isfinite(mixing).all():
-        why = "linear attention diverges; use a smaller kappa or the softmax"
-        if activation == "softmax":
-            why = "entries grow as (1 + kappa/L)^L; use a smaller kappa"
-        raise ValueError(f"the networks overflow at kappa {kappa:g} and L = {layers} (47): {why}")
-    return mixing
 
 
 def _checked(
@@ -300,7 +240,7 @@ def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Gene
     Every point averages over its M tokens, so that fewer points serve more tokens.
     """
     uniform = np.full((tokens, tokens), 1 / tokens)
-    log2_points = max(6, _LOG2_POINTS - max(0, round(math.log2(tokens**2 / 16))))
+    log2_points = max(6, 12 - max(0, round(math.log2(tokens**2 / 16))))
     chunk = max(1, 2**20 // (tokens * max(tokens, rank)))
     steps = max(4, math.ceil(16 * kappa))
 
@@ -325,7 +265,8 @@ def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Gene
         return float(b)
 
     values, halving = [], 0.0
-    for replica in range(_REPLICAS):
+    replicas = 8
+    for replica in range(replicas):
         points = normal_qmc(rank * tokens, log2_points, rng).reshape(-1, rank, tokens)
         values.append(solve(points, steps))
         if replica == 0:
@@ -333,7 +274,7 @@ def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Gene
     minus = float(np.mean(values))
     error = float(standard_error(values)) + halving + 1e-15 * minus
     status = (
-        f"mean of {_REPLICAS} replicas of {2**log2_points} Sobol points; error is one standard error, plus what half "
+        f"mean of {replicas} replicas of {2**log2_points} Sobol points; error is one standard error, plus what half "
         "as many steps change"
     )
     return FlowResult(kappa, tokens, rank, math.exp(kappa), minus, error, "monte-carlo", None, None, None, status)

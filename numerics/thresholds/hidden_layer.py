@@ -18,10 +18,6 @@ from ..priors import GAUSSIAN, Prior, as_setting, gain
 
 __all__ = ["hidden_layer"]
 
-# Of the fixed points, on max |F(q) - q|, and distance to one at which an overlap counts as recovered.
-_TOL, _CLOSEST = 1e-4, 1e-3
-# Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at most.
-_FURTHER, _MOST = 1.25, 20
 # Where no layer grows from zero overlap, the scan begins at the inverse of this.
 _SLOWEST = 0.5
 
@@ -79,19 +75,25 @@ def hidden_layer(
     """
     require("hidden layer", model)
     samples = usual_samples(model) if samples is None else samples
-    effort = Effort(samples, replicas, _TOL, 1, None, None).checked(model, 1.0, EXACT)
+    # Of the fixed points, on max |F(q) - q|, and distance to one at which an overlap counts as recovered.
+    tol, closest = 1e-4, 1e-3
+    effort = Effort(samples, replicas, tol, 1, None, None).checked(model, 1.0, EXACT)
     averages = effort.channel(model, np.random.default_rng(rng), workers)
     groups = averages.groups[(layer - 1) * model.heads : layer * model.heads]
-    iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, prior)
+    iterated = Iterated(lambda _: averages, "uninformed", None, (tol, closest), lambda: None, prior)
     zero = averages(np.zeros((model.indices,) * 2))
     rates = zero.growth.mean(axis=0)
     first = 1 / (gain(prior) * float(np.nanmax(rates[rates < AT_ONCE], initial=_SLOWEST)))
 
+    # Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at
+    # most.
+    further, most = 1.25, 20
+
     def alphas() -> Iterator[float]:
-        for k in range(1, _MOST + 1):
-            yield first * _FURTHER**k
+        for k in range(1, most + 1):
+            yield first * further**k
             if progress is not None:
-                progress(first * _FURTHER**k)
+                progress(first * further**k)
 
     onset = iterated.onset_of(groups, alphas())
     if onset is None:

@@ -32,10 +32,6 @@ __all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_la
 
 # What float64 sums can promise.
 MAX_DIGITS = 13
-_LEAST_SKIP = 1e-6
-_DIGITS = 12
-# Of keys and queries, where two more take several times as long.
-_SCORE_DIGITS = 10
 
 
 def last_layer(
@@ -87,8 +83,10 @@ def last_layer(
     """
     if require("last layer", model) is CHART_OPERATOR:
         return chart_threshold(model, digits=digits, rng=rng)
+    # Of keys and queries, where two more take several times as long.
+    score_digits = 10
     if digits is None:
-        digits = _SCORE_DIGITS if require("last layer", model) is SCORES else _DIGITS
+        digits = score_digits if require("last layer", model) is SCORES else 12
     if model.layers == 1:
         found = one_layer(model.tokens, model.ranks[0], model.activation_name, tied=model.tied, digits=digits)
     else:
@@ -100,9 +98,10 @@ def _deep(model: Network, digits: int, rng: int, progress: Progress | None) -> T
     most = _most_digits(model)
     if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= most:
         raise ValueError(f"digits must be an integer from 1 to {most} for {model.describe()}, got {digits!r}")
-    if not _LEAST_SKIP <= model.skip <= 1 / _LEAST_SKIP:
+    least_skip = 1e-6
+    if not least_skip <= model.skip <= 1 / least_skip:
         raise ValueError(
-            f"skip must be in [{_LEAST_SKIP:g}, {1 / _LEAST_SKIP:g}] for thresholds at depth >= 2, got {model.skip:g}: "
+            f"skip must be in [{least_skip:g}, {1 / least_skip:g}] for thresholds at depth >= 2, got {model.skip:g}: "
             "the mixing matrix (5) spans a factor (1 + c)/c per layer, and the work grows with it"
         )
     if SCORES.serves(model):

@@ -17,10 +17,6 @@ __all__ = ["linear_deep", "linear_mixing", "linear_two_layers", "softmax"]
 Array = NDArray[np.float64]
 
 _CUT = 8.6
-# exp(-b^2/2) below 1e-60 is invisible beside the ratio N^2/Z it enters.
-_BLIND = 17.0
-# Entries of a mixing matrix whose fourth powers are in the range of float64.
-_LARGEST = 1e70
 
 
 def _functional(z: Array, n_pp: Array, n_pm: Array, n_mm: Array) -> Array:
@@ -46,10 +42,12 @@ def softmax(model: Network, level: int) -> float:
     half[0] *= 0.5
     v = plus.nodes[:, None]
     total = 0.0
+    # exp(-b^2/2) below 1e-60 is invisible beside the ratio N^2/Z it enters.
+    blind = 17.0
     for vm, weight in zip(minus.nodes, minus.weights, strict=True):
         b = np.broadcast_to(vm / law.t, law.weights.shape).ravel()
         mass = (law.weights / law.t).ravel() * gaussian(b) / (2 * math.pi)
-        keep = np.abs(b) < _BLIND
+        keep = np.abs(b) < blind
         if rank > 1:
             mass = mass * radial(b, rank)
         b, mass, shift = b[keep], mass[keep], (law.s[:, None] * (vm / law.t)).ravel()[keep]
@@ -140,7 +138,9 @@ def linear_mixing(model: Network, points: Array) -> tuple[Array, Array]:
             v = np.einsum("nij,nj->ni", b, points[:, 2 * layer : 2 * layer + 2])
             determinant = determinant * model.skip * (model.skip + model.beta * np.einsum("ni,ni->n", v, v))
             b = model.skip * b + model.beta * v[:, :, None] * np.einsum("ni,nij->nj", v, b)[:, None, :]
-    if not np.abs(b).max() < _LARGEST:
+    # Entries of a mixing matrix whose fourth powers are in the range of float64.
+    largest = 1e70
+    if not np.abs(b).max() < largest:
         raise ConvergenceError(
             f"the outputs of {model.describe()} are beyond the range of float64, as they grow like a power of h that "
             "triples with each layer (5): take fewer layers, or a smaller beta"

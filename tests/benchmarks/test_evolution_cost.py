@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from attnlimits.numerics.fixed_point.cost import takes_seconds
 from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.expected import takes_seconds
 from attnlimits.numerics.model.network import Network
 
 pytestmark = pytest.mark.slow

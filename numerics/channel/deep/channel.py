@@ -36,29 +36,9 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Resolutions of the sums, and finer ones by which some of the points are summed, too: the difference puts the sums
-# right. The grid is one of deviations, which are small at large overlaps of the last layer: from each of these on a
-# coarser one does. (With a hidden layer known: what the usual and the finer sums miss is .02 % and .003 % of the last
-# layer's averages below .75, .02 % and .002 % up to .94, and .2 % and .003 % beyond it. The coarsest sums would miss up
-# to 10 % of small averages of hidden layers at .83.)
-_RESOLUTIONS = (
-    (0.94, (Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4))),
-    (0.75, (Resolution(10.0, 1.2, 0.4), Resolution(12.0, 1.4, 0.22))),
-    (0.0, (Resolution(10.0, 1.2, 0.4), Resolution(13.0, 1.6, 0.16))),
-)
 # The points of the largest weights that hold this share of all are summed by the finer sums and by halves of their
 # nodes, too.
 _HELD = 0.9
-# So many points, those of the largest weights, are taken twice, with other nodes, or the only one so many times more:
-# how these differ measures what random nodes leave.
-_TWICE, _AGAIN = 8, 7
-# Points of a task of a cluster: from 10 ms each.
-_POINTS = 4
-# By effort: nodes of the hidden layers, as a power of two, and what is left out of the rules for omega, exp(-this),
-# with a factor for one, two, and more learned layers.
-_LOG2_NODES, _LOG_OMEGA, _BY_LAYERS = (13, 14, 15, 17), (5.5, 7.5, 9.5, 11.5), (1.4, 1.0, 0.85)
-# Scale of the map of omega_l/sqrt(q_ll): in units of (V_ll/q_ll)^(1/2), and at most; its step times the log-accuracy.
-_SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Overlaps closer to one than this are sampled: the law has too few nodes that an output allows.
 CLOSEST = 3e-4
 
@@ -109,6 +89,20 @@ class DeepQuadrature(ChannelBase):
     model: Network
     sampled = False
 
+    # Resolutions of the sums, and finer ones by which some of the points are summed, too: the difference puts the sums
+    # right. The grid is one of deviations, which are small at large overlaps of the last layer: from each of these on a
+    # coarser one does. (With a hidden layer known: what the usual and the finer sums miss is .02 % and .003 % of the
+    # last layer's averages below .75, .02 % and .002 % up to .94, and .2 % and .003 % beyond it. The coarsest sums
+    # would miss up to 10 % of small averages of hidden layers at .83.)
+    by_last = (
+        (0.94, (Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4))),
+        (0.75, (Resolution(10.0, 1.2, 0.4), Resolution(12.0, 1.4, 0.22))),
+        (0.0, (Resolution(10.0, 1.2, 0.4), Resolution(13.0, 1.6, 0.16))),
+    )
+    # By effort: nodes of the hidden layers, as a power of two, and what is left out of the rules for omega, exp(-this),
+    # with a factor for one, two, and more learned layers.
+    log2_nodes, log_omega, by_layers = (13, 14, 15, 17), (5.5, 7.5, 9.5, 11.5), (1.4, 1.0, 0.85)
+
     def __init__(self, model: Network, effort: int, *, rng: np.random.Generator, workers: Workers = None) -> None:
         """Keep the nodes: G is a smooth function of q."""
         if not DEEP_QUADRATURE.serves(model):
@@ -119,8 +113,8 @@ class DeepQuadrature(ChannelBase):
         self._pool = workers if isinstance(workers, ClusterPool) else None
         self._recipe = Recipe.of(deep_quadrature, model, effort, rng)
         # The nodes of the most effort take too much memory to be kept for each point.
-        keep = effort < len(_LOG2_NODES) - 1
-        self._given = GivenOmega(model, _LOG2_NODES[effort], int(rng.integers(1 << 62)), keep=keep)
+        keep = effort < len(self.log2_nodes) - 1
+        self._given = GivenOmega(model, self.log2_nodes[effort], int(rng.integers(1 << 62)), keep=keep)
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q, twice, and what they may be off by.
@@ -145,15 +139,18 @@ class DeepQuadrature(ChannelBase):
     def values(self, overlaps: Array) -> PointValues:
         """Averages at the points of the rule for these overlaps, and what measures their errors."""
         known = np.flatnonzero(overlaps[:-1] > 0)
-        by_layers = _BY_LAYERS[min(max(len(known), 1), len(_BY_LAYERS)) - 1]
-        rule, weights = folded_rule(overlaps[known], _LOG_OMEGA[self._effort] * by_layers)
+        times = self.by_layers[min(max(len(known), 1), len(self.by_layers)) - 1]
+        rule, weights = folded_rule(overlaps[known], self.log_omega[self._effort] * times)
         n = len(rule)
         xi = np.zeros((n, self.model.layers - 1, 2))
         xi[:, known] = rule
         heaviest = np.argsort(-weights, kind="stable")
         resolved = heaviest[: 1 + np.searchsorted(np.cumsum(weights[heaviest]), _HELD)]
-        repeated = heaviest[:_TWICE]
-        times = 1 if len(known) else _AGAIN
+        # So many points, those of the largest weights, are taken twice, with other nodes, or the only one so many times
+        # more: how these differ measures what random nodes leave.
+        twice, more_times = 8, 7
+        repeated = heaviest[:twice]
+        times = 1 if len(known) else more_times
         usual, finer = resolutions(overlaps[-1])
         points = [
             *(Point(k * n + i, xi[i], usual) for k in range(1, times + 1) for i in repeated.tolist()),
@@ -171,7 +168,8 @@ class DeepQuadrature(ChannelBase):
         if self._pool is None:
             with one_blas_thread(), ThreadPoolExecutor(self._workers) as pool:
                 return np.array(list(pool.map(lambda point: self.at(overlaps, point), points)))
-        rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
+        # Points of a task of a cluster: from 10 ms each.
+        rows = [{"points": points[part]} for part in parts_of(len(points), 4)]
         return np.concatenate(self._pool.map(sums_at, rows, recipe=self._recipe, overlaps=overlaps))
 
     def at(self, overlaps: Array, point: Point) -> Array:
@@ -216,7 +214,7 @@ def averages_of(overlaps: Array, means: Array, off: Array, how: How, method: str
 
 def resolutions(last: float) -> tuple[Resolution, Resolution]:
     """Usual and finer resolution of the sums at this overlap of the last layer."""
-    return next(pair for least, pair in _RESOLUTIONS if last >= least)
+    return next(pair for least, pair in DeepQuadrature.by_last if last >= least)
 
 
 def folded_rule(overlaps: Array, log_accuracy: float) -> tuple[Array, Array]:
@@ -234,7 +232,9 @@ def folded_rule(overlaps: Array, log_accuracy: float) -> tuple[Array, Array]:
     """
     if not len(overlaps):
         return np.zeros((1, 0, 2)), np.ones(1)
-    points, total = folded_grid(overlaps, log_accuracy, _STEP_XI / log_accuracy, (True,) * (2 * len(overlaps)))
+    # Step of the map of omega_l/sqrt(q_ll) times the log-accuracy.
+    step = 3.45
+    points, total = folded_grid(overlaps, log_accuracy, step / log_accuracy, (True,) * (2 * len(overlaps)))
     keep = total > math.exp(-log_accuracy) * total.max()
     points, total = points[keep], total[keep] / total[keep].sum()
     # What is left out has large xi: second moments are put right, which small overlaps see alone.
@@ -256,8 +256,10 @@ def folded_grid(overlaps: Array, log_accuracy: float, step: float, halves: tuple
         For each axis, x and z of one layer after the other: whether the points are half a step off the origin.
     """
     axes, masses = [], []
+    # Scale of the map of omega_l/sqrt(q_ll): in units of (V_ll/q_ll)^(1/2), and at most.
+    times, widest = 1.5, 2.2
     for number, q in enumerate(overlaps):
-        scale = min(_SCALE_XI * math.sqrt((1 - q) / q), _WIDEST_XI)
+        scale = min(times * math.sqrt((1 - q) / q), widest)
         count = math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)
         for mode in range(2):
             half = halves[2 * number + mode]

@@ -21,10 +21,6 @@ __all__ = ["GivenOmega", "Resolution"]
 
 Array = NDArray[np.float64]
 
-# Outputs v within this factor share one grid.
-_BAND, _BANDS = 1.4, 6
-# Densities below this one, over the largest possible, are not resolved by the grid.
-_FLOOR = 1e-7
 # The sum of all weights may miss one by so much.
 _MASS = 2e-3
 
@@ -133,7 +129,9 @@ class GivenOmega:
         out, after, mass = np.zeros(len(functions)), 0.0, 0.0
         v, dv = outputs(law, self._skip, sd, log_accuracy, fineness)
         values = np.concatenate([law.weight[None], law.weight * np.concatenate(functions)])
-        edges = np.searchsorted(v, v[-1] * _BAND ** np.arange(-_BANDS, 1.0), side="right")
+        # Outputs v within this factor share one grid.
+        factor, most_bands = 1.4, 6
+        edges = np.searchsorted(v, v[-1] * factor ** np.arange(-most_bands, 1.0), side="right")
         # From the largest outputs, which ask for the finest grid, down; each grid moves on to the next.
         for start, end in reversed(list(zip([0, *edges[:-1]], edges, strict=True))):
             if end == start:
@@ -142,7 +140,8 @@ class GivenOmega:
             weight = values[0]
             nodes = Hidden(weight, *np.zeros((2, len(weight))), *where)
             means = values[1:] / np.where(np.abs(weight) > 1e-300, weight, 1e-300)
-            floor = _FLOOR * float(where[1].max()) / (2 * math.pi * (1 - last))
+            # Densities below this one, over the largest possible, are not resolved by the grid.
+            floor = 1e-7 * float(where[1].max()) / (2 * math.pi * (1 - last))
             row = 0
             for layer, multiplicity in enumerate(self._multiplicity(functions)):
                 f = means[row : row + len(functions[layer])]

@@ -24,20 +24,12 @@ Array = NDArray[np.float64]
 #: Name of the method in `Averages.method`.
 METHOD = "lattices"
 
-# What the sums of all points miss is put right by finer sums of some: of the points of the first pair of rules, one in
-# so many.
-_EVERY = 4
 # Shares of what pairs of rules, sums and nodes have been found to miss that may be left; and what the finest sums miss,
 # relative to an average. Three layers, q = (.44, .31, .993): steps of .9 and .75 leave at most .5 and .3 of the scatter
 # of their pairs, and of 40 functions of two layers that are as even and narrow as the averages steps from .85 leave .3
 # to .6 of it (root mean square); 2^17 nodes leave up to .3 of what half of them changes, which is within the noise of
 # that change. Sums miss .2 % of the last layer's averages, and finer ones 6e-5 of all at q_33 = .95, 2e-5 at .99.
 _LEFT_RULES, _LEFT_SUMS, _LEFT_NODES, _ROUGH = 0.75, 0.05, 0.3, 5e-5
-# With one layer known points are few, and so are the pairs: a step so many times as fine leaves less than they show,
-# and less is left out.
-_FINER, _FURTHER = 0.65, 3.0
-# So many values of each average, the pairs of rules with two layers known.
-_VALUES = 4
 
 
 class Fineness(NamedTuple):
@@ -56,11 +48,6 @@ class Fineness(NamedTuple):
     step: float
     log_accuracy: float
     effort: int
-
-
-# Of the averages, by effort, and of those that move them.
-_EFFORTS = (Fineness(0.85, 9.5, 2), Fineness(0.58, 11.0, 3))
-_ROUGH_EFFORTS = (Fineness(1.05, 11.0, 0), Fineness(0.85, 11.0, 0))
 
 
 class Lattice(NamedTuple):
@@ -134,7 +121,8 @@ class HiddenLattice(_OverLattices):
     change at some points, and the standard error of that change.
     """
 
-    efforts = _EFFORTS
+    # Of the averages, by effort.
+    efforts = (Fineness(0.85, 9.5, 2), Fineness(0.58, 11.0, 3))
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q.
@@ -149,7 +137,10 @@ class HiddenLattice(_OverLattices):
         overlaps, lattice = self.placed(q)
         xi = lattice.xi
         some = np.flatnonzero(lattice.pairs == 0)
-        few = some[::_EVERY]
+        # What the sums of all points miss is put right by finer sums of some: of the points of the first pair of rules,
+        # one in so many.
+        every = 4
+        few = some[::every]
         usual, finer = resolutions(overlaps[-1])
         points = [
             *(Point(i, xi[i], finer) for i in few.tolist()),
@@ -166,7 +157,8 @@ class HiddenLattice(_OverLattices):
         scatter = _scatter_of_nodes(lattice.weights, some, 0.5 * (halves[0] - halves[1]))
         left = np.hypot(left_by_rules(lattice, values), scatter) + _ROUGH * np.abs(means)
         left += _LEFT_SUMS * np.abs(of_sums) + _LEFT_NODES * np.abs(of_nodes) + np.hypot(off_sums, off_nodes)
-        return averages_of(overlaps, np.tile(means, (_VALUES, 1)), left, "monte-carlo", METHOD)
+        # So many values of each average, the pairs of rules with two layers known.
+        return averages_of(overlaps, np.tile(means, (4, 1)), left, "monte-carlo", METHOD)
 
 
 class RoughLattice(_OverLattices):
@@ -181,7 +173,8 @@ class RoughLattice(_OverLattices):
     to 5e-5 of themselves.
     """
 
-    efforts = _ROUGH_EFFORTS
+    # Of the averages that move others, by effort.
+    efforts = (Fineness(1.05, 11.0, 0), Fineness(0.85, 11.0, 0))
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q by each of the pairs; raises as those of `HiddenLattice`, and a ValueError for one layer."""
@@ -198,8 +191,11 @@ def lattice_of(overlaps: Array, fineness: Fineness) -> Lattice:
     """All points of the pairs of rules, those of a rule and of its complement with one number."""
     size = 2 * len(overlaps)
     step, log_accuracy, _ = fineness
+    # With one layer known points are few, and so are the pairs: a step so many times as fine leaves less than they
+    # show, and less is left out.
+    finer, further = 0.65, 3.0
     if size == 2:
-        step, log_accuracy = _FINER * step, log_accuracy + _FURTHER
+        step, log_accuracy = finer * step, log_accuracy + further
     # Of two variables all choices of halves are two pairs; of four those with an even number of halves are four.
     words = [word for word in itertools.product((True, False), repeat=size) if size == 2 or sum(word) % 2 == 0]
     pairs = [(word, tuple(not half for half in word)) for word in words if word[0]]

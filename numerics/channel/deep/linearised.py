@@ -27,11 +27,6 @@ Array = NDArray[np.float64]
 #: to have no noise of their own; at least so many, which take less than their outputs do.
 MANY, TIMES, LEAST = 1 << 16, 16, 1 << 12
 
-# Of the central differences: a control variate may be a little off.
-_STEP = 1e-4
-# Seed of the points for the means over omega, and points per task.
-_SEED, _CHUNK = 0x11EA4, 4096
-
 
 class Linearised:
     """Control variates of the averages of one network.
@@ -47,6 +42,9 @@ class Linearised:
     points : int, optional
         Of each randomisation for the means over omega; the next power of two is taken.
     """
+
+    # Seed of the points for the means over omega, and points per task.
+    _seed, _chunk = 0x11EA4, 4096
 
     def __init__(self, model: Network, replicas: int, workers: int | None = None, *, points: int = MANY) -> None:
         self._model, self._replicas = model, replicas
@@ -68,7 +66,7 @@ class Linearised:
         scores, traces = self._linear(omega, h - omega, v)
         if not self._many:
             size = self._model.layers * self._model.tokens
-            streams = (np.random.default_rng([_SEED, k]) for k in range(self._replicas))
+            streams = (np.random.default_rng([self._seed, k]) for k in range(self._replicas))
             self._many = [normal_qmc(size, self._log2, stream) for stream in streams]
         means = np.empty((len(self._many), *v.shape))
         for k, points in enumerate(self._many):
@@ -90,12 +88,12 @@ class Linearised:
         scores, traces = np.empty_like(omega), np.empty((len(omega), *v.shape))
 
         def work(start: int) -> None:
-            part = slice(start, start + _CHUNK)
+            part = slice(start, start + self._chunk)
             points = (omega[part], deviation[part])
             _linearised(points, v, network, lend(_new_work(*omega.shape[1:])), scores[part], traces[part])
 
         with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(work, range(0, len(omega), _CHUNK)))
+            list(pool.map(work, range(0, len(omega), self._chunk)))
         return scores, traces
 
 
@@ -179,19 +177,21 @@ def _set_jacobians(n: int, network: Constants, work: _Work) -> None:
     """Derivatives of a block by central differences."""
     h, mixed, up, down = work.h, work.mixed, work.up, work.down
     depth, size = h.shape[0], h.shape[1]
+    # Of the central differences: a control variate may be a little off.
+    step = 1e-4
     for layer in range(depth):
         for m in range(size):
             for j in range(n):
-                h[layer, m, j] += _STEP
+                h[layer, m, j] += step
             readout(h, network, n, mixed, up)
             for j in range(n):
-                h[layer, m, j] -= 2 * _STEP
+                h[layer, m, j] -= 2 * step
             readout(h, network, n, mixed, down)
             for j in range(n):
-                h[layer, m, j] += _STEP
+                h[layer, m, j] += step
             for a in range(size):
                 for j in range(n):
-                    work.jacobian[layer, a, m, j] = (up[a, j] - down[a, j]) / (2 * _STEP)
+                    work.jacobian[layer, a, m, j] = (up[a, j] - down[a, j]) / (2 * step)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", _nrt=False)

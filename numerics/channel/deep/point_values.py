@@ -10,14 +10,6 @@ __all__ = ["PointValues"]
 
 Array = NDArray[np.float64]
 
-# What is left of the change: shares of its mean modulus, of the averages of hidden layers and of the last one; a share
-# of the averages, where the usual sums are right by chance; and what the points may change that are not summed by finer
-# sums (`left_by_sums`). `tests/calibration/test_deep_sums.py` compares it with far finer sums of the same nodes: a
-# share .05 of the mean change alone, from one point in eight, was up to 200 times too small for hidden layers.
-_LEFT_HIDDEN, _LEFT_LAST, _ROUGH = 0.15, 0.05, 2e-5
-# What random nodes leave is less than stated with this probability.
-_INSIDE = 0.95
-
 
 class PointValues(NamedTuple):
     """Averages at the points of the rule, and at some of them again, with other nodes and by other sums.
@@ -63,23 +55,31 @@ class PointValues(NamedTuple):
         """
         changes, missed = self._changes(), self.missed()
         others = 1 - self.weights[self.resolved].sum() / self.weights.sum()
-        share = np.append(np.full(len(missed) - 1, _LEFT_HIDDEN), _LEFT_LAST)
+        # What is left of the change: shares of its mean modulus, of the averages of hidden layers and of the last one;
+        # a share of the averages, where the usual sums are right by chance; and what the points may change that are not
+        # summed by finer sums (`left_by_sums`). `tests/calibration/test_deep_sums.py` compares it with far finer sums
+        # of the same nodes: a share .05 of the mean change alone, from one point in eight, was up to 200 times too
+        # small for hidden layers.
+        left_hidden, left_last, rough = 0.15, 0.05, 2e-5
+        share = np.append(np.full(len(missed) - 1, left_hidden), left_last)
         left = share * (self._share() @ np.abs(changes)) + others * np.abs(changes - missed).max(axis=0)
-        return np.asarray(left + _ROUGH * np.abs(self.mean()))
+        return np.asarray(left + rough * np.abs(self.mean()))
 
     def biased(self) -> Array:
         """What ratios of sums over random nodes are off by in the mean: half the nodes are off by twice as much."""
         return self._share() @ (self.halves.mean(axis=0) - self.values[self.resolved])
 
     def scatter(self) -> Array:
-        """What random nodes leave of the mean, with a probability of `_INSIDE`."""
+        """What random nodes leave of the mean, with a probability of 0.95."""
         copies = self._copies()
         square, k = self.weights**2, len(copies) - 1
         of_each = square[self.repeated]
         pooled = of_each @ copies.var(axis=0, ddof=1) / of_each.sum()
         variance = (square.sum() - of_each.sum() * k / (k + 1)) * pooled
         freedom = k * of_each.sum() ** 2 / (of_each**2).sum()
-        return np.asarray(stdtrit(freedom, 0.5 + 0.5 * _INSIDE) * np.sqrt(variance))
+        # What random nodes leave is less than stated with this probability.
+        inside = 0.95
+        return np.asarray(stdtrit(freedom, 0.5 + 0.5 * inside) * np.sqrt(variance))
 
     def _changes(self) -> Array:
         return self.fine - self.values[self.resolved]

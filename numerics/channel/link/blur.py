@@ -19,8 +19,6 @@ IntArray = NDArray[np.int64]
 AXES = 3
 # Places that are added to the sums at once.
 _PLACES = 4
-# Powers of an entry of h in its moments, up to the second.
-_POWERS = 3
 
 
 class Grids(NamedTuple):
@@ -81,6 +79,8 @@ class _Places(NamedTuple):
     def of(cls, grid: Grids, moments: int) -> "_Places":
         """None yet."""
         wide = 2 * grid.table.shape[1]
+        # Powers of an entry of h in its moments, up to the second.
+        powers = 3
         return cls(
             np.zeros((_PLACES, AXES), np.int64),
             np.zeros((_PLACES, AXES), np.int64),
@@ -88,7 +88,7 @@ class _Places(NamedTuple):
             np.zeros((_PLACES, moments)),
             np.zeros((_PLACES + 2, max(int(grid.size[-1]), _PLACES))),
             np.zeros((3, wide)),
-            np.ones((AXES, _POWERS)),
+            np.ones((AXES, powers)),
         )
 
 

@@ -23,9 +23,6 @@ __all__ = ["Blurred", "averages"]
 
 Array = NDArray[np.float64]
 
-# Sums of all outputs that noise mixes, and outputs that are mixed at once.
-_HELD, _MIXED = 40_000_000, 64
-
 
 class Blurred(NamedTuple):
     """Averages over omega and the outputs.
@@ -89,7 +86,9 @@ def _slabs(rule: FibredRule, axes: list[Axis], second: bool) -> Iterator[list[Ax
     first, size = axes[0], math.prod(axis.size for axis in axes)
     moments = 1 + len(axes) + second * len(axes) * (len(axes) + 1) // 2
     held = size * moments * (len(rule.nodes.measure) if rule.mixing else 1)
-    most = max(1, first.size // math.ceil(held / _HELD))
+    # Sums of all outputs that noise mixes.
+    most_held = 40_000_000
+    most = max(1, first.size // math.ceil(held / most_held))
     for begin in range(0, first.size, most):
         yield [first.part(begin, min(begin + most, first.size)), *axes[1:]]
 
@@ -122,7 +121,9 @@ def _by_output(rule: FibredRule, vectors: Array, axes: list[Axis], second: bool)
     sums = np.concatenate([one for _, one in found])
     shape = sums.shape[1:]
     flat = sums.reshape(len(sums), -1)
-    count = min(max(1, CHUNK // flat.shape[1]), _MIXED)
+    # Outputs that are mixed at once.
+    mixed = 64
+    count = min(max(1, CHUNK // flat.shape[1]), mixed)
     for near, density, measure in rule.mixing.blocks(count):
         yield (density @ flat[near]).reshape(-1, *shape), measure
 

@@ -13,9 +13,6 @@ __all__ = ["covariance", "same_token", "turns"]
 
 Array = NDArray[np.float64]
 
-# Points at which outputs are compared, and roundings by which they may differ.
-_POINTS, _ROUNDINGS = 512, 64
-
 
 def same_token(entries: Sequence[int], indices: int) -> tuple[list[int], list[tuple[int, int]]]:
     """Index of each of some entries, and the pairs of them that are of one token.
@@ -41,9 +38,11 @@ def turns(kernel: LinkKernel, part: Part) -> tuple[tuple[int, ...], ...]:
     entries = sorted(part.entries)
     if len(part.outputs) != 1 or kernel.label_noise is not None:
         return ()
-    h = 1.5 * np.random.default_rng(0).standard_normal((_POINTS, kernel.size))
+    # Points at which outputs are compared, and roundings by which they may differ.
+    points, roundings = 512, 64
+    h = 1.5 * np.random.default_rng(0).standard_normal((points, kernel.size))
     value, found = output_at(kernel, part.outputs[0], h), []
-    close = _ROUNDINGS * np.finfo(float).eps * np.abs(value)
+    close = roundings * np.finfo(float).eps * np.abs(value)
     for signs in product((1, -1), repeat=len(entries)):
         mirrored = h.copy()
         mirrored[:, entries] *= signs

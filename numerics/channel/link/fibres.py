@@ -52,25 +52,12 @@ class FibreAverages(NamedTuple):
 RESOLUTIONS = tuple(Resolution(0.36 * finer, 0.36 * finer, finer) for finer in (1.0, 0.8, 0.64, 0.51, 0.41, 0.33))
 # Number of the resolution at which steps within the fibres are chosen, by the number of entries of the group.
 _CHOSEN = {1: 4, 2: 4, 3: 2}
-# That of slopes for Newton's method.
-_SLOPES = 1
 # Error of overlaps at which no finer resolution is asked for.
 _TOLERANCE = {1: 1e-10, 2: 1e-10, 3: 1e-7}
 # Resolutions of which the last one's error is told, what that may be short by, and the most that one of them gains.
 _TOLD, _SHORT, _GAIN = 3, 2.0, 10.0
 # Variances of h given omega below which averages are extrapolated from multiples of them, as the grids are too large.
 _LEAST = {1: 1e-6, 2: 5e-3, 3: 5e-2}
-# Relative error of the averages that are extrapolated.
-_EXTRAPOLATED = 1e-5
-# How often steps within the fibres are halved, the defect of the moments of h at which they are fine enough by the
-# number of entries, and the one at which averages are known no better than by samples.
-_HALVINGS, _RESOLVED, _UNRESOLVED = 5, {1: 1e-10, 2: 1e-9, 3: 2e-6}, 1e-3
-# Share of the defect that half the steps must leave.
-_PAYS = 0.25
-# Relative error of an average, in units of the defect of the moments of the rule for h.
-_DEFECTS = 10.0
-# Averages of the latest overlaps that are kept: a step of Newton's method asks for some again.
-_KEPT = 64
 
 
 class FibreGroup:
@@ -91,6 +78,9 @@ class FibreGroup:
     NotServedError
         No rule over its fibres is known; the message says why.
     """
+
+    # That of slopes for Newton's method.
+    _slopes = 1
 
     def __init__(self, kernel: LinkKernel, part: Part, noise: float = 0.0, tolerance: float | None = None) -> None:
         self.entries = tuple(sorted(part.entries))
@@ -139,9 +129,9 @@ class FibreGroup:
         left = self._left(q)
         if _too_little(left):
             ladder = Ladder.of(left, _LEAST[len(left)])
-            found = [self._latest(rung, self._resolutions[_SLOPES], True).change for rung in ladder.rungs]
+            found = [self._latest(rung, self._resolutions[self._slopes], True).change for rung in ladder.rungs]
             return ladder.average([(one, one) for one in found if one is not None], self._limits(ladder)[1]).value
-        change = self._latest(left, self._resolutions[_SLOPES], True).change
+        change = self._latest(left, self._resolutions[self._slopes], True).change
         assert change is not None
         return change
 
@@ -170,9 +160,11 @@ class FibreGroup:
         """Averages by one resolution, of which the latest are kept."""
         key = left.tobytes(), resolution
         found = self._kept.get(key)
+        # Averages of the latest overlaps that are kept: a step of Newton's method asks for some again.
+        kept = 64
         if found is None or (second and found.change is None):
             found = self._kept[key] = self._averaged(left, resolution, second)
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > kept:
                 del self._kept[next(iter(self._kept))]
         return found
 
@@ -190,13 +182,15 @@ class FibreGroup:
 
     def _pair(self, left: Array, second: bool) -> list[Blurred]:
         """Averages by the resolution of slopes, with these, after those by the one before it."""
-        fine = self._latest(left, self._resolutions[_SLOPES], True)
-        return [self._latest(left, self._resolutions[_SLOPES - 1], second), fine]
+        fine = self._latest(left, self._resolutions[self._slopes], True)
+        return [self._latest(left, self._resolutions[self._slopes - 1], second), fine]
 
     def _extrapolated(self, left: Array, second: bool, coarse: bool = False) -> FibreAverages:
         """Averages where less is left of h than grids resolve, from those where multiples of it are left."""
         ladder = Ladder.of(left, _LEAST[len(left)])
-        series = self._pair if coarse else partial(self._series, tolerance=_EXTRAPOLATED)
+        # Relative error of the averages that are extrapolated.
+        extrapolated = 1e-5
+        series = self._pair if coarse else partial(self._series, tolerance=extrapolated)
         pairs = [series(rung, second)[-2:] for rung in ladder.rungs]
         limit, of_change = self._limits(ladder)
         score = ladder.average([(coarse.score, fine.score) for coarse, fine in pairs], limit)
@@ -237,7 +231,15 @@ def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded
     fibration = Fibration(kernel, part, best_plan(kernel, part))
     chosen, unit = RESOLUTIONS[_CHOSEN[len(entries)]], np.ones(len(entries))
     best: tuple[float, FibredRule] | None = None
-    for halvings in range(_HALVINGS):
+    # Share of the defect that half the steps must leave.
+    pays = 0.25
+    # How often steps within the fibres are halved, the defect of the moments of h at which they are fine enough by the
+    # number of entries, and the one at which averages are known no better than by samples.
+    most_halvings, unresolved = 5, 1e-3
+    # How often steps within the fibres are halved, the defect of the moments of h at which they are fine enough by the
+    # number of entries, and the one at which averages are known no better than by samples.
+    resolved = {1: 1e-10, 2: 1e-9, 3: 2e-6}
+    for halvings in range(most_halvings):
         within = 0.5**halvings
         try:
             rule = fibration.rule(chosen.within(within).steps(unit), noise)
@@ -246,13 +248,13 @@ def _founded(loaded: Loaded, entries: tuple[int, ...], noise: float) -> _Founded
                 raise
             break
         # Where halves do not pay, the steps over the outputs or the ends of the fibres matter.
-        if best is not None and rule.defect > _PAYS * best[1].defect:
+        if best is not None and rule.defect > pays * best[1].defect:
             break
         best = within, rule
-        if rule.defect < _RESOLVED[len(unit)]:
+        if rule.defect < resolved[len(unit)]:
             break
     assert best is not None
-    if best[1].defect > _UNRESOLVED:
+    if best[1].defect > unresolved:
         raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
     return _Founded(fibration, best[0], best[1].solved, turns(kernel, part))
 
@@ -298,4 +300,6 @@ def _resolved_by(values: Sequence[Array], defect: float, left: Array) -> Resolve
 
 def _off(values: Sequence[Array], defect: float) -> float:
     """Error of the last of some values; what all of them miss shows in the moments of h."""
-    return float(np.abs(values[-1]).max()) * (_relative_error(values) + _DEFECTS * defect)
+    # Relative error of an average, in units of the defect of the moments of the rule for h.
+    defects = 10.0
+    return float(np.abs(values[-1]).max()) * (_relative_error(values) + defects * defect)

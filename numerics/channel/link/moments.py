@@ -18,8 +18,6 @@ IntArray = NDArray[np.int64]
 
 #: Sums that are found at once: what caches hold.
 CHUNK = 300_000
-# Nodes of a fibre beyond which layers are looked for, least mean number of nodes of one, and layers at once.
-_FEW, _LAYER, _AT_ONCE = 500, 8, 16
 
 
 def fibre_sums(nodes: Nodes, vectors: Array, axes: list[Axis], second: bool) -> Iterator[tuple[slice, Array]]:
@@ -73,11 +71,13 @@ def _by_fibres(ends: IntArray, weight: Array, points: Array, axes: list[Axis], e
 
 def _layers(weight: Array, points: Array, axes: list[Axis], exponents: IntArray) -> Array | None:
     """Sums of one fibre, shape (moments, *grid), where its nodes share an entry."""
-    if len(points) <= _FEW:
+    # Nodes of a fibre beyond which layers are looked for, least mean number of nodes of one, and layers at once.
+    few, layer, at_once = 500, 8, 16
+    if len(points) <= few:
         return None
     shared = [np.unique(points[:, a]) for a in range(len(axes))]
     fewest = min(map(len, shared))
-    if fewest * _LAYER > len(points):
+    if fewest * layer > len(points):
         return None
     a = next(a for a, values in enumerate(shared) if len(values) == fewest)
     others = [axis for b, axis in enumerate(axes) if b != a]
@@ -89,8 +89,8 @@ def _layers(weight: Array, points: Array, axes: list[Axis], exponents: IntArray)
     kinds = np.array([key for key in product(range(3), repeat=2) if sum(key) <= exponents.sum(axis=1).max()])
     place = {tuple(key): k for k, key in enumerate(kinds.tolist())}
     out = np.zeros((len(exponents), axes[a].size, *(axis.size for axis in others)))
-    for begin in range(0, fewest, _AT_ONCE):
-        values = shared[a][begin : begin + _AT_ONCE]
+    for begin in range(0, fewest, at_once):
+        values = shared[a][begin : begin + at_once]
         centre = math.sqrt(axes[a].known) * values
         window = axes[a].window(centre)
         density = axes[a].density(axes[a].points[window], centre)

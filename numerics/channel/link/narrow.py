@@ -29,8 +29,6 @@ MULTIPLES = (1.0, 2.0, 4.0)
 # What averages are fitted by: with a limit that is not known, for ends; and beside the known limit of smooth links.
 _ENDS: Terms = (np.ones_like, np.sqrt, np.asarray)
 _SMOOTH: Terms = (lambda v: -v * np.log(v), np.asarray, lambda v: -v * v * np.log(v))
-# Error of the limit, and boxes that its integral is divided into at most.
-_LIMIT, _BOXES = 1e-10, 4000
 
 
 class Resolved(NamedTuple):
@@ -131,7 +129,9 @@ def tangents(region: Region, entries: Sequence[int], ratios: Array) -> tuple[Res
         return np.asarray((density * np.prod(direction[np.array(kinds)], axis=1)).T)
 
     ends = np.full(k, REACH)
-    found = cubature(integrand, -ends, ends, rtol=0.0, atol=_LIMIT, max_subdivisions=_BOXES)
+    # Error of the limit, and boxes that its integral is divided into at most.
+    limit, boxes = 1e-10, 4000
+    found = cubature(integrand, -ends, ends, rtol=0.0, atol=limit, max_subdivisions=boxes)
     place: dict[tuple[int, ...], int] = {kind: number for number, kind in enumerate(kinds)}
     where = np.array([place[tuple(sorted(axes))] for axes in product(range(k), repeat=4)]).reshape((k,) * 4)
     fourth, off = found.estimate[where], found.error[where]

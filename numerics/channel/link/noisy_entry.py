@@ -16,12 +16,6 @@ __all__ = ["NoisyEntry"]
 
 Array = NDArray[np.float64]
 
-# Variance of h given omega below which the posterior is narrower than the fibres, which noise spaces, lie apart.
-_LEAST = 0.05
-# Overlap at which the two ways are compared; the difference of two resolutions over fibres at which they are not, and
-# the share of it that the other way must have to be taken.
-_MIDDLE, _ENOUGH, _LESS = 0.5, 1e-8, 0.1
-
 
 class NoisyEntry(NoisyScalarLink):
     """One noisy output of one entry of h.
@@ -42,6 +36,9 @@ class NoisyEntry(NoisyScalarLink):
         Several outputs, or poles, or no rule over its fibres that is about as good as panels of the posteriors.
     """
 
+    # Variance of h given omega below which the posterior is narrower than the fibres, which noise spaces, lie apart.
+    _least = 0.05
+
     def __init__(self, kernel: LinkKernel, noiseless: LinkKernel, part: Part, tolerance: float | None) -> None:
         super().__init__(kernel, part)
         self._fibres = FibreGroup(noiseless, part, kernel.noise, tolerance)
@@ -50,14 +47,14 @@ class NoisyEntry(NoisyScalarLink):
 
     def __call__(self, q: float) -> tuple[Array, Array]:
         """E g^2 and E (dg/d omega)^2 at the overlap q, each by two resolutions: shape (2,)."""
-        if 1 - q >= _LEAST:
+        if 1 - q >= self._least:
             with suppress(NotServedError):
                 return _averages(self._fibres, q)
         return super().__call__(q)
 
     def log_density(self, q: float) -> Array:
         """E log Z_out at the overlap q by two resolutions: shape (2,)."""
-        if 1 - q >= _LEAST:
+        if 1 - q >= self._least:
             with suppress(NotServedError):
                 return self._fibres.log_density(np.array([[q]]))
         return super().log_density(q)
@@ -79,7 +76,10 @@ def _two(found: Resolved) -> Array:
 def _by_fibres(noisy: Loaded, noiseless: Loaded, entries: tuple[int, ...]) -> bool:
     """Whether fibres resolve averages about as well as panels of the posteriors, which take a hundred times as long."""
     part = noiseless.part(entries)
-    found = _averages(FibreGroup(noiseless.kernel, part, noisy.noise), _MIDDLE)[0]
-    if np.ptp(found) <= _ENOUGH:
+    # Overlap at which the two ways are compared; the difference of two resolutions over fibres at which they are not,
+    # and the share of it that the other way must have to be taken.
+    middle, enough, less = 0.5, 1e-8, 0.1
+    found = _averages(FibreGroup(noiseless.kernel, part, noisy.noise), middle)[0]
+    if np.ptp(found) <= enough:
         return True
-    return bool(np.ptp(NoisyScalarLink(noisy.kernel, part)(_MIDDLE)[0]) >= _LESS * np.ptp(found))
+    return bool(np.ptp(NoisyScalarLink(noisy.kernel, part)(middle)[0]) >= less * np.ptp(found))

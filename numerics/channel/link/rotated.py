@@ -10,8 +10,6 @@ from .channel import LinkChannel
 
 __all__ = ["RotatedLink", "SymmetricLink"]
 
-# Averages are second moments of h less those of the prior, of order one. Met at small overlaps: up to 5e-17.
-_ROUNDING = 4e-15
 
 Array = NDArray[np.float64]
 
@@ -21,7 +19,9 @@ class RotatedLink(ChannelBase):
 
     def __init__(self, channel: LinkChannel, axes: Array) -> None:
         self.model, self.layers, self.sampled = channel.model, channel.layers, channel.sampled
-        self.channel, self.axes, self.rounding = channel, axes, _ROUNDING
+        # Averages are second moments of h less those of the prior, of order one. Met at small overlaps: up to 5e-17.
+        rounding = 4e-15
+        self.channel, self.axes, self.rounding = channel, axes, rounding
         self.tolerance = channel.tolerance
 
     def __call__(self, q: Array) -> Averages:

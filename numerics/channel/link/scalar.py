@@ -22,12 +22,6 @@ __all__ = ["ScalarEntry", "ScalarLink", "interval_posterior"]
 
 Array = NDArray[np.float64]
 
-# Nodes of u per panel and step in omega, coarse and fine.
-_RESOLUTIONS = ((10, 0.26), (14, 0.2))
-# First panel towards an end or a critical point, of t where u = start + length t^2; elsewhere.
-_DENSE, _PLAIN = 3e-3, 0.34
-_SAME = 1e-7
-
 
 def interval_posterior(low: Array, high: Array, omega: Array, sd: Array | float) -> tuple[Array, Array, Array]:
     """Integrals of (1, u - omega, (u - omega)^2) against N(omega, sd^2) over [low, high]."""
@@ -139,9 +133,11 @@ class ScalarEntry:
         start, end = np.concatenate([edges[:-1], edges[1:]]), np.concatenate([middle, middle])
         at = np.array(sorted(special) or [np.inf])
         near = np.abs(start[:, None] - at).min(axis=1) < 1e-8
+        # First panel away from ends and critical points.
+        plain = 0.34
         rules = [
             half_interval_rule(start[chosen], end[chosen], order, least)
-            for chosen, least in ((near, dense), (~near, _PLAIN))
+            for chosen, least in ((near, dense), (~near, plain))
         ]
         u, w = (np.concatenate([rule[k].ravel() for rule in rules]) for k in (0, 1))
         keep = np.exp(-0.5 * u * u) * w > 1e-18
@@ -151,13 +147,18 @@ class ScalarEntry:
 class ScalarLink(ScalarEntry):
     """Outputs of one entry of h, or of the square of one combination of them."""
 
+    _same = 1e-7
+
+    # Nodes of u per panel and step in omega, coarse and fine.
+    _resolutions = ((10, 0.26), (14, 0.2))
+
     def __init__(self, kernel: LinkKernel, part: Part) -> None:
         super().__init__(kernel, part)
-        self._nodes = [self._make(order) for order, _ in _RESOLUTIONS]
+        self._nodes = [self._make(order) for order, _ in self._resolutions]
 
     def __call__(self, q: float) -> tuple[Array, Array]:
         """E g^2 and E (dg/d omega)^2 at the overlap q, each by two resolutions: shape (2,)."""
-        values = [self._average(q, n, step) for n, (_, step) in zip(self._nodes, _RESOLUTIONS, strict=True)]
+        values = [self._average(q, n, step) for n, (_, step) in zip(self._nodes, self._resolutions, strict=True)]
         return np.array([v[0] for v in values]), np.array([v[1] for v in values])
 
     def log_density(self, q: float) -> Array:
@@ -165,7 +166,9 @@ class ScalarLink(ScalarEntry):
 
         The slope does not depend on q; the digits of differences are kept, also near q = 1.
         """
-        return np.array([self._log_density(q, n, step) for n, (_, step) in zip(self._nodes, _RESOLUTIONS, strict=True)])
+        return np.array(
+            [self._log_density(q, n, step) for n, (_, step) in zip(self._nodes, self._resolutions, strict=True)]
+        )
 
     @property
     def solved(self) -> float:
@@ -183,14 +186,16 @@ class ScalarLink(ScalarEntry):
         )
 
     def _make(self, order: int) -> _Nodes:
+        # First panel towards an end or a critical point, of t where u = start + length t^2.
+        dense = 3e-3
         if self.part.fixed:
             # y fixes u up to its sign, with equal slopes.
-            u, weight = self.rule({0.0}, order, _DENSE)
+            u, weight = self.rule({0.0}, order, dense)
             return _Nodes(u, weight, np.stack([u, -u], axis=1), np.ones((len(u), 2)), [])
         regions = [r for r in self.part.regions if self.limits(r)[0] < self.limits(r)[1]]
         moving = [(r, next(k for k, used in enumerate(r.depends) if used)) for r in regions if any(r.depends)]
         monotone = [_Inverse(r, k, self._pieces(r, k)) for r, k in moving]
-        u, weight = self.rule(self._special(regions, monotone), order, _DENSE)
+        u, weight = self.rule(self._special(regions, monotone), order, dense)
         others, slopes = [u], [np.ones(len(u))]
         intervals = []
         with np.errstate(all="ignore"):
@@ -225,7 +230,7 @@ class ScalarLink(ScalarEntry):
         # The node itself is there already.
         found = np.isfinite(x) & (slope > 0) & ~((u[here] >= low) & (u[here] <= high))
         values = zip(self.value(inverse.region, x), y, strict=True)
-        found &= np.all([np.abs(v - t) <= _SAME * (1 + np.abs(t)) for v, t in values], axis=0)
+        found &= np.all([np.abs(v - t) <= self._same * (1 + np.abs(t)) for v, t in values], axis=0)
         point, relative = u.copy(), np.zeros(len(u))
         point[here] = np.where(found, x, u[here])
         relative[here] = np.where(found, truth.slope / slope, 0.0)
@@ -233,7 +238,7 @@ class ScalarLink(ScalarEntry):
 
     def _agree(self, region: Region, u: Array, y: Sequence[Array]) -> bool:
         values = self.value(region, u)
-        return all(bool(np.all(np.abs(v - t) <= _SAME * (1 + np.abs(t)))) for v, t in zip(values, y, strict=True))
+        return all(bool(np.all(np.abs(v - t) <= self._same * (1 + np.abs(t)))) for v, t in zip(values, y, strict=True))
 
     def _special(self, regions: Sequence[Region], monotone: Sequence[_Inverse]) -> set[float]:
         """Where the link is not smooth, and where the number of points with the same output changes."""

@@ -18,8 +18,6 @@ __all__ = ["ScalarLabels"]
 
 Array = NDArray[np.float64]
 
-_RULES = (Fineness(1.4, 13, 13.5), Fineness(0.9, 17, 14.0))
-
 
 class ScalarLabels(ScalarEntry):
     """Discrete outputs of one entry of h, with label noise or without.
@@ -30,6 +28,8 @@ class ScalarLabels(ScalarEntry):
     part : Part
         With one entry, and outputs that are constant on each region.
     """
+
+    _rules = (Fineness(1.4, 13, 13.5), Fineness(0.9, 17, 14.0))
 
     def __init__(self, kernel: LinkKernel, part: Part) -> None:
         super().__init__(kernel, part)
@@ -51,7 +51,7 @@ class ScalarLabels(ScalarEntry):
         """E g^2 and E (dg/d omega)^2 at the overlap q, each by two resolutions: shape (2,)."""
         v = 1 - q
         values = []
-        for rule in _RULES:
+        for rule in self._rules:
             weight, (mass, first, second) = self._posteriors(q, rule)
             mean = first / mass
             change = (second / mass - mean**2) / v - 1
@@ -60,7 +60,7 @@ class ScalarLabels(ScalarEntry):
 
     def log_density(self, q: float) -> Array:
         """E log Z_out at the overlap q by two resolutions: shape (2,)."""
-        found = [self._posteriors(q, rule) for rule in _RULES]
+        found = [self._posteriors(q, rule) for rule in self._rules]
         return np.array([float((sums[0] * np.log(sums[0])).sum(0) @ weight) for weight, sums in found])
 
     @property

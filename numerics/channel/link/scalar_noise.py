@@ -26,12 +26,8 @@ __all__ = ["NoisyScalarLink", "OfOne", "scalar_link"]
 
 Array = NDArray[np.float64]
 
-# First panel towards a special point, of t where u = start + length t^2.
-_DENSE = 0.04
 # Deviations of prior and noise that count, and their number in a panel.
 _REACH, _PANEL = 8.5, 2.0
-_MOST_PANELS = 400_000
-_CHUNK = 400_000
 
 
 def scalar_link(kernel: LinkKernel, part: Part) -> "OfOne":
@@ -63,9 +59,6 @@ class _Resolution(NamedTuple):
     posterior: int
 
 
-_COARSE, _FINE = _Resolution(7, 0.6, 7.6, 8), _Resolution(10, 0.36, 8.4, 10)
-
-
 class NoisyScalarLink(ScalarEntry):
     """One noisy output of one entry of h.
 
@@ -74,6 +67,8 @@ class NoisyScalarLink(ScalarEntry):
     NotServedError
         Several outputs, or poles.
     """
+
+    _coarse, _fine = _Resolution(7, 0.6, 7.6, 8), _Resolution(10, 0.36, 8.4, 10)
 
     def __init__(self, kernel: LinkKernel, part: Part) -> None:
         super().__init__(kernel, part)
@@ -84,7 +79,7 @@ class NoisyScalarLink(ScalarEntry):
 
     def __call__(self, q: float) -> tuple[Array, Array]:
         """E g^2 and E (dg/d omega)^2 at the overlap q, each by two resolutions: shape (2,)."""
-        values = [self._average(q, resolution) for resolution in (_COARSE, _FINE)]
+        values = [self._average(q, resolution) for resolution in (self._coarse, self._fine)]
         return np.array([v[0] for v in values]), np.array([v[1] for v in values])
 
     def log_density(self, q: float) -> Array:
@@ -94,7 +89,7 @@ class NoisyScalarLink(ScalarEntry):
         return np.array(
             [
                 sum(float(weights @ np.log(sums[0])) for weights, sums in self._posteriors(q, resolution)) + constant
-                for resolution in (_COARSE, _FINE)
+                for resolution in (self._coarse, self._fine)
             ]
         )
 
@@ -116,7 +111,9 @@ class NoisyScalarLink(ScalarEntry):
     def _posteriors(self, q: float, resolution: _Resolution) -> Iterator[tuple[Array, Array]]:
         """Weights of (u, omega, y); integrals of (1, u - omega, (u - omega)^2) over the density at the truth."""
         v, sigma = 1 - q, math.sqrt(self.kernel.noise)
-        u, weight = self.rule(self._marks, resolution.order, _DENSE)
+        # First panel towards a special point, of t where u = start + length t^2.
+        dense = 0.04
+        u, weight = self.rule(self._marks, resolution.order, dense)
         step, ball = resolution.step, resolution.ball
         z = step * np.arange(-math.ceil(ball / step), math.ceil(ball / step) + 1)
         density = np.exp(-0.5 * z * z) * step / math.sqrt(2 * math.pi)
@@ -134,8 +131,9 @@ class NoisyScalarLink(ScalarEntry):
         panels = [
             p for region in self.part.regions for p in self._panels(region, math.sqrt(v), sigma, resolution.posterior)
         ]
-        for begin in range(0, len(truth), _CHUNK):
-            part = slice(begin, begin + _CHUNK)
+        chunk = 400_000
+        for begin in range(0, len(truth), chunk):
+            part = slice(begin, begin + chunk)
             own = -0.5 * (truth[part] - omega[part]) ** 2 / v - 0.5 * noise[part] ** 2
             sums = np.zeros((3, len(own)))
             for panel in panels:
@@ -181,11 +179,12 @@ class NoisyScalarLink(ScalarEntry):
             return []
         turns = _turns(y)
         found = []
+        most_panels = 400_000
         for begin, end in zip([0, *turns], [*turns, len(grid) - 1], strict=True):
             x, level = grid[begin : end + 1], y[begin : end + 1]
             run = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(level)) / sigma + np.diff(x) / sd)])
             count = max(1, math.ceil(run[-1] / _PANEL))
-            if count > _MOST_PANELS:
+            if count > most_panels:
                 raise ValueError(
                     f"noise of deviation {sigma:.2g} is too narrow for the outputs {'; '.join(self.kernel.text)} (14): "
                     "leave it out, as it changes little until V is about as narrow"

@@ -21,15 +21,6 @@ __all__ = ["SampledGroup", "Scores", "Sizes", "scores_of"]
 
 Array = NDArray[np.float64]
 
-# Inner nodes along one entry, and over several.
-_LINE, _SPACE = 96, 256
-# Points with fewer effective nodes get this many times as many.
-_SCARCE, _MORE = 16.0, 16
-# Points of a randomisation from which on it takes longer, 10 ms, than to send it to a cluster.
-_WORTH_SENDING = 1024
-# Share of the points that may find no solution of y = g(h), and effective number of inner nodes.
-_LOST, _FEW = 2e-3, 4.0
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -97,11 +88,19 @@ class OfOne(NamedTuple):
 
 
 def _count(dimension: int) -> int:
-    return _LINE if dimension == 1 else _SPACE
+    # Inner nodes along one entry, and over several.
+    line, space = 96, 256
+    return line if dimension == 1 else space
 
 
 class SampledGroup:
     """A group by randomised quasi-Monte Carlo."""
+
+    # Share of the points that may find no solution of y = g(h), and effective number of inner nodes.
+    _lost, _few = 2e-3, 4.0
+
+    # Points with fewer effective nodes get this many times as many.
+    _scarce, _more = 16.0, 16
 
     def __init__(
         self,
@@ -111,7 +110,9 @@ class SampledGroup:
         rng: np.random.Generator,
         workers: Workers = None,
     ) -> None:
-        worth = sizes.samples * sizes.inner >= _WORTH_SENDING
+        # Points of a randomisation from which on it takes longer, 10 ms, than to send it to a cluster.
+        worth_sending = 1024
+        worth = sizes.samples * sizes.inner >= worth_sending
         self._pool = workers if isinstance(workers, ClusterPool) and worth else None
         self._recipe = Recipe.of(SampledGroup, kernel, parts, sizes, rng)
         self.group = Group(kernel, parts)
@@ -130,7 +131,10 @@ class SampledGroup:
             self._outputs.append(self.group.observed(*self.group.link(normals[:, :k]), normals[:, 2 * k :]))
             self._nodes.append(
                 [
-                    (Nodes.make(d, _count(d) * sizes.inner, own), Nodes.make(d, _count(d) * sizes.inner * _MORE, own))
+                    (
+                        Nodes.make(d, _count(d) * sizes.inner, own),
+                        Nodes.make(d, _count(d) * sizes.inner * self._more, own),
+                    )
                     for d, own in zip(dimensions, within.spawn(len(dimensions)), strict=True)
                 ]
             )
@@ -142,7 +146,7 @@ class SampledGroup:
         """Posterior sums, with more nodes where they are scarce: level sets near extrema are small."""
         sums = self.group.posterior(kind, y, omega, cov, nodes[0], second)
         total = sums.zero.sum(axis=1)
-        rows = np.flatnonzero((total**2 < _SCARCE * sums.squares) | ~(sums.zero > 1e-280).all(axis=1))
+        rows = np.flatnonzero((total**2 < self._scarce * sums.squares) | ~(sums.zero > 1e-280).all(axis=1))
         if len(rows) and len(nodes[0].x) > 2:
             again = self.group.posterior(kind, y[rows], omega[rows], cov, nodes[1], second)
             for name in ("zero", "first", "second", "squares"):
@@ -158,11 +162,11 @@ class SampledGroup:
             rows = [{"replica": replica} for replica in range(self.replicas)]
             found = self._pool.map(scores_of, rows, recipe=self._recipe, q=q, second=second)
         lost, few, n = sum(one.lost for one in found), sum(one.few for one in found), self._points.shape[1]
-        if lost + 0.1 * few > _LOST * self.replicas * n:
+        if lost + 0.1 * few > self._lost * self.replicas * n:
             raise ConvergenceError(
                 f"the posterior of entries {', '.join(str(e + 1) for e in self.entries)} of h, token by token, is not "
                 f"resolved by {max(len(nodes[1].x) for nodes in self._nodes[0])} inner nodes at q = {q.tolist()}: of "
-                f"{self.replicas * n} outputs {lost} meet none and {few} fewer than {_FEW:g} effective ones "
+                f"{self.replicas * n} outputs {lost} meet none and {few} fewer than {self._few:g} effective ones "
                 "(12); raise `inner` (--nodes), or the noise"
             )
         change = np.array([one.change for one in found]) if second else None
@@ -191,7 +195,7 @@ class SampledGroup:
             total = sums.zero.sum(axis=1)
             bad = ~(np.isfinite(total) & (sums.zero > 1e-280).all(axis=1))
             lost += int(bad.sum())
-            few += int((total[~bad] ** 2 < _FEW * sums.squares[~bad]).sum())
+            few += int((total[~bad] ** 2 < self._few * sums.squares[~bad]).sum())
             # The last one is of both halves; where one of them found nothing it stands for both.
             zero = np.concatenate([sums.zero, total[:, None]], axis=1)
             first = np.concatenate([sums.first, sums.first.sum(axis=1, keepdims=True)], axis=1)

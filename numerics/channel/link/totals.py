@@ -10,9 +10,6 @@ __all__ = ["totals"]
 
 Array = NDArray[np.float64]
 
-# Densities below this are not divided by.
-_TINY = 1e-250
-
 
 @njit(error_model="numpy", nogil=True, cache=True)
 def totals(
@@ -46,10 +43,12 @@ def totals(
     second = sums.shape[1] > 1 + k
     score, change, log_density = np.zeros((k, k)), np.zeros((pairs, pairs)), 0.0
     mean, g, slope = np.empty(k), np.empty(k), np.empty(pairs)
+    # Densities below this are not divided by.
+    tiny = 1e-250
     for y in range(len(sums)):
         for n in range(sums.shape[2]):
             zero = sums[y, 0, n]
-            if not zero > _TINY:
+            if not zero > tiny:
                 continue
             share = measure[y] * weights[n] * zero
             log_density += share * (math.log(zero) - log_prior[n])

@@ -16,11 +16,8 @@ __all__ = ["nodes_around"]
 
 Array = NDArray[np.float64]
 
-# Part of the distance to a singularity that a rule may use.
-_SHARE = 0.65
 # Steps as multiples of what resolves the last indices, and the places on a line at which that is looked up.
 _RESOLVE = 1.2
-_LOOKS = 25
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
@@ -54,12 +51,15 @@ def _slope(big_s: float, t: float, tau: float, slopes: tuple[float, float]) -> f
 
 @njit(error_model="numpy", nogil=True, cache=True)
 def _most_needed(
-    model: tuple[float, float], centre: float, z: float, left: float, sd: float, reach: float, v: float
+    model: tuple[float, float], at: tuple[float, float], left: float, scatter: tuple[float, float], v: float
 ) -> tuple[float, float]:
-    """Largest needs along a line of given z."""
+    """Largest needs along a line of given z, `at` centre and z, over so many (reach) of its standard deviations."""
+    (centre, z), (sd, reach) = at, scatter
     along = across = 0.0
-    for look in range(_LOOKS):
-        part = reach * (2 * look / (_LOOKS - 1) - 1)
+    # Places on a line at which what resolves the last indices is looked up.
+    looks = 25
+    for look in range(looks):
+        part = reach * (2 * look / (looks - 1) - 1)
         one, other = _needs(model, centre + part * sd, z, left - 0.5 * part * part, v)
         along, across = max(along, one), max(across, other)
     return along, across
@@ -100,14 +100,16 @@ def nodes_around(
     scale = min(math.sqrt(2 * skip / beta), 2.0)
     low, high = math.asinh((centre[1] - reach * sd) / scale), math.asinh((centre[1] + reach * sd) / scale)
     steepest = scale * math.cosh(max(abs(low), abs(high)))
-    step = min(gauss / steepest, 2 * math.pi * _SHARE * math.pi / 2 / log_accuracy)
+    # Part of the distance to a singularity that a rule may use.
+    share = 0.65
+    step = min(gauss / steepest, 2 * math.pi * share * math.pi / 2 / log_accuracy)
     if math.isfinite(narrow):
         most = 1e-300
         for k in range(math.ceil((high - low) / step) + 1):
             y = low + k * step
             z = scale * math.sinh(y)
             left = log_accuracy - (z - centre[1]) ** 2 / (2 * variance)
-            most = max(most, _most_needed(model, centre[0], z, left, sd, reach, v)[1] * scale * math.cosh(y))
+            most = max(most, _most_needed(model, (centre[0], z), left, (sd, reach), v)[1] * scale * math.cosh(y))
         step = min(step, _RESOLVE * narrow / most)
     lines = math.ceil((high - low) / step) + 1
     half, width = np.zeros(lines, np.int64), np.zeros(lines)
@@ -119,9 +121,9 @@ def nodes_around(
         # Of each line, what its weight leaves.
         lasting = left + math.log(steep / steepest)
         if lasting > 0:
-            width[k] = min(gauss, 2 * math.pi * _SHARE * math.pi / max(beta * abs(z), 1e-3) / log_accuracy)
+            width[k] = min(gauss, 2 * math.pi * share * math.pi / max(beta * abs(z), 1e-3) / log_accuracy)
             if math.isfinite(narrow):
-                need = _most_needed(model, centre[0], z, left, sd, reach, v)[0]
+                need = _most_needed(model, (centre[0], z), left, (sd, reach), v)[0]
                 width[k] = min(width[k], _RESOLVE * narrow / max(need, 1e-300))
             half[k] = math.ceil(math.sqrt(2 * lasting) * sd / width[k])
             count += 2 * half[k] + 1

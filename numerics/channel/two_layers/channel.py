@@ -21,31 +21,8 @@ __all__ = ["FINENESS", "TwoLayerQuadrature", "weighted"]
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
 
-# Neighbouring nodes of h_1, as multiples of the width that the last indices' posterior resolves.
-_SPACING = 2.6
-_MOST_FINENESS = 60.0
-# Outputs v within this factor share their nodes of h_1; the lowest band is all that is left.
-_BANDS, _MOST_BANDS = 1.3, 10
 # All steps are finer than the Gaussians alone ask for, by this.
 FINENESS = 1.25
-# Of outputs v given omega_1, whose sums over u and omega_2 are smooth: up to twice this step they have the same error.
-_FINENESS_V = 0.7
-# Nodes about omega_1 reach this much further, in log-accuracy, than what is neglected elsewhere.
-_TAIL = 2.5
-# Log-accuracy by which omega_1 reaches further than what is neglected: where points come and go with the overlap, the
-# averages jump by what these weigh. At 1e-2 they jump by 1e-4; without it by 1e-3, and searches that move finer ones by
-# these go astray.
-_FARTHER = 2.0
-# Share of the log-accuracy that omega_1 of the least weight is summed without: what its sums miss has the size of the
-# accuracy, and its weight has it again.
-_LIGHTER = 0.5
-# Log-accuracy that sums over omega_1 may do without at q_11 = 1, as they miss several times less than what they
-# neglect; in proportion at other overlaps, which ask for more digits the smaller they are.
-_SPARED = 0.9
-# Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
-_SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
-# Points of a task of a cluster: from 2 ms each, and many times that where an overlap is large.
-_POINTS = 6
 
 
 class Point(NamedTuple):
@@ -86,20 +63,33 @@ class TwoLayerQuadrature(DiagonalQuadrature):
     def _both(self, q1: float, q2: float, share: float) -> Array:
         """Sum over omega_1, whose two components may be taken positive."""
         variance = 1 - q1
-        share -= _SPARED * q1 / self._log_accuracy
+        # Log-accuracy that sums over omega_1 may do without at q_11 = 1, as they miss several times less than what they
+        # neglect; in proportion at other overlaps, which ask for more digits the smaller they are.
+        spared = 0.9
+        share -= spared * q1 / self._log_accuracy
         log_accuracy = self._log_accuracy * share
+        # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the
+        # log-accuracy.
+        scale_xi, widest_xi, step_xi = 1.5, 2.2, 3.45
         # xi = omega_1/sqrt(q_11) = scale sinh(Y): the sign of h_1 is open at |omega_1|^2 ~ V_11 only.
-        scale = min(_SCALE_XI * math.sqrt(variance / q1), _WIDEST_XI)
-        step = _STEP_XI / log_accuracy
-        least = log_accuracy + _FARTHER
+        scale = min(scale_xi * math.sqrt(variance / q1), widest_xi)
+        step = step_xi / log_accuracy
+        # Log-accuracy by which omega_1 reaches further than what is neglected: where points come and go with the
+        # overlap, the averages jump by what these weigh. At 1e-2 they jump by 1e-4; without it by 1e-3, and searches
+        # that move finer ones by these go astray.
+        farther = 2.0
+        least = log_accuracy + farther
         y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * least) / scale) / step)) + 0.5)
         xi = scale * np.sinh(y)
         mass = 2 * step * scale * np.cosh(y) * np.exp(-0.5 * xi * xi) / math.sqrt(2 * math.pi)
         heaviest = float(mass.max()) ** 2
         grid = ((a * b, np.array([x, z])) for x, a in zip(xi, mass, strict=True) for z, b in zip(xi, mass, strict=True))
+        # Share of the log-accuracy that omega_1 of the least weight is summed without: what its sums miss has the size
+        # of the accuracy, and its weight has it again.
+        lighter = 0.5
         points = [
             # Light points need not be summed as finely.
-            Point(weight, math.sqrt(q1) * at, share * (1 + _LIGHTER * math.log(weight / heaviest) / log_accuracy))
+            Point(weight, math.sqrt(q1) * at, share * (1 + lighter * math.log(weight / heaviest) / log_accuracy))
             for weight, at in grid
             if weight > math.exp(-least) * heaviest
         ]
@@ -107,7 +97,8 @@ class TwoLayerQuadrature(DiagonalQuadrature):
             with ThreadPoolExecutor(self._workers) as pool:
                 found = list(pool.map(lambda point: self.at(point, q1, q2), points))
         else:
-            rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
+            # Points of a task of a cluster: from 2 ms each, and many times that where an overlap is large.
+            rows = [{"points": points[part]} for part in parts_of(len(points), 6)]
             about: dict[str, Any] = {"kind": type(self), "model": self.model, "accuracy": self.accuracy}
             parts = self._pool.map(weighted, rows, **about, q1=q1, q2=q2)
             found = [one for part in parts for one in part]
@@ -162,7 +153,9 @@ class TwoLayerQuadrature(DiagonalQuadrature):
         self, centre: Array, variance: float, log_accuracy: float, resolved: tuple[float, float] = (math.inf, 0.0)
     ) -> Hidden:
         """Nodes of h_1 about omega_1."""
-        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + _TAIL, resolved)
+        # Nodes about omega_1 reach this much further, in log-accuracy, than what is neglected elsewhere.
+        tail = 2.5
+        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + tail, resolved)
 
     def _bands(
         self, centre: Array, variance: float, q2: float, log_accuracy: float
@@ -170,8 +163,13 @@ class TwoLayerQuadrature(DiagonalQuadrature):
         """Bands of outputs v with their weights, each with nodes of h_1 as close as it asks for."""
         sd = math.sqrt(1 - q2)
         nodes = self._near(centre, variance, log_accuracy)
-        v, dv = outputs(nodes, self.model.skip, sd, log_accuracy, _FINENESS_V)
-        ends = np.searchsorted(v, v[-1] * _BANDS ** np.arange(-_MOST_BANDS, 1.0), side="right")
+        # Of outputs v given omega_1, whose sums over u and omega_2 are smooth: up to twice this step they have the same
+        # error.
+        fineness_v = 0.7
+        v, dv = outputs(nodes, self.model.skip, sd, log_accuracy, fineness_v)
+        # Outputs v within this factor share their nodes of h_1; the lowest band is all that is left.
+        bands, most_bands = 1.3, 10
+        ends = np.searchsorted(v, v[-1] * bands ** np.arange(-most_bands, 1.0), side="right")
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             if end > start:
                 nodes = self._near(centre, variance, log_accuracy, (sd, float(v[end - 1])))
@@ -180,9 +178,11 @@ class TwoLayerQuadrature(DiagonalQuadrature):
     def _nodes(self, q2: float, log_accuracy: float) -> Hidden:
         """Nodes of h_1 of overlap zero that are close enough for the posterior of the last indices."""
         reach = math.sqrt(2 * log_accuracy)
-        allowed = _SPACING * 2 * math.pi / reach * math.sqrt(1 - q2)
+        # Neighbouring nodes of h_1, as multiples of the width that the last indices' posterior resolves.
+        allowed = 2.6 * 2 * math.pi / reach * math.sqrt(1 - q2)
         fineness = 1.0
-        while fineness < _MOST_FINENESS:
+        most_fineness = 60.0
+        while fineness < most_fineness:
             nodes = centred(self.model.skip, self.model.beta, log_accuracy + 3, fineness)
             spacing = nodes.spacing(reach)
             if spacing <= allowed:

@@ -20,12 +20,8 @@ Array = NDArray[np.float64]
 
 # The rule that measures the error has this share of the log-accuracy.
 COARSE = 0.8
-# Below these, G_11/q_11 and G_22/q_22 are lines.
-_SMALL = (1e-3, 1e-4)
 # The sum of all weights may miss one by so many times the accuracy.
 _MASS = 100.0
-# Accuracy from which on points take longer than to send them to a cluster.
-_WORTH_SENDING = 1e-5
 # Overlaps closer to one would take too many nodes.
 CLOSEST = 3e-5
 
@@ -52,6 +48,9 @@ class DiagonalQuadrature(ChannelBase):
     troiani2025, (14), (95), (184)-(187).
     """
 
+    # Below these, G_11/q_11 and G_22/q_22 are lines.
+    _small = (1e-3, 1e-4)
+
     model: Network
     layers = (0, 1)
     sampled = False
@@ -72,7 +71,9 @@ class DiagonalQuadrature(ChannelBase):
             raise ValueError(f"accuracy must be in [{self.finest:g}, 1e-2], got {accuracy!r}")
         self.model = model
         self.accuracy = accuracy
-        self._pool = workers if isinstance(workers, ClusterPool) and accuracy <= _WORTH_SENDING else None
+        # Accuracy from which on points take longer than to send them to a cluster.
+        worth_sending = 1e-5
+        self._pool = workers if isinstance(workers, ClusterPool) and accuracy <= worth_sending else None
         self._workers = threads_of(None if isinstance(workers, ClusterPool) else workers)
         # Beside a cluster the sums of one point have the order that one thread gives them.
         self._within = 1 if isinstance(workers, ClusterPool) else self._workers
@@ -119,13 +120,13 @@ class DiagonalQuadrature(ChannelBase):
     def _averages(self, q1: float, q2: float, share: float) -> Array:
         """G_11, G_22 and the growth rates of both layers, NaN where the overlap is not zero.
 
-        Below `_SMALL`, G_ll/q_ll lies between the growth rate and its value there.
+        Below `_small`, G_ll/q_ll lies between the growth rate and its value there.
         """
         key = (q1, q2, share)
         if key not in self._known:
-            if 0 < q1 < _SMALL[0]:
+            if 0 < q1 < self._small[0]:
                 self._known[key] = self._between(0, q1, q2, share)
-            elif 0 < q2 < _SMALL[1]:
+            elif 0 < q2 < self._small[1]:
                 self._known[key] = self._between(1, q1, q2, share)
             else:
                 # A small overlap leaves small differences of posterior means.
@@ -137,11 +138,11 @@ class DiagonalQuadrature(ChannelBase):
 
     def _between(self, layer: int, q1: float, q2: float, share: float) -> Array:
         here = (q1, q2)[layer]
-        ends = [(end, q2) if layer == 0 else (q1, end) for end in (0.0, _SMALL[layer])]
+        ends = [(end, q2) if layer == 0 else (q1, end) for end in (0.0, self._small[layer])]
         zero, small = (self._averages(*end, share) for end in ends)
-        part = here / _SMALL[layer]
+        part = here / self._small[layer]
         out: Array = zero + part * (small - zero)
-        out[layer] = here * (zero[2 + layer] + part * (small[layer] / _SMALL[layer] - zero[2 + layer]))
+        out[layer] = here * (zero[2 + layer] + part * (small[layer] / self._small[layer] - zero[2 + layer]))
         out[2 + layer] = np.nan
         return out
 

@@ -26,17 +26,6 @@ Array = NDArray[np.float64]
 # The quadratures are at these multiples of the closest, 1 - q_11 of which is one of these. Up to 1.4 times the closest
 # their relative errors enter with weights of at most .08, .57 and 1.26: the others are coarser by these factors.
 _MULTIPLES, _COARSER = (4.0, 2.0, 1.0), (5.0, 1.5, 1.0)
-_CLOSEST = (0.05, 0.025, 0.0125)
-# The series serves 1 - q_11 up to this multiple of the closest quadrature; one at q itself costs less farther away.
-# Beside a neighbour by the series it serves somewhat farther, beside one by a quadrature only much nearer.
-_SERVED, _SERVED_BESIDE = 1.2, {True: 1.4, False: 0.5}
-# Coarsest relative accuracy of a quadrature.
-_COARSEST = 1e-2
-# Of the means over h: randomisations, points of each as a power of two, and their seed.
-_REPLICAS, _LOG2_POINTS, _SEED = 4, 15, 0x2EC0
-# Range of log r, and where on the path, relative, quadratures are close enough: f_l is nearly flat in r.
-_ENDS, _ON_PATH = 40.0, 0.02
-_TRIES = 4
 
 
 class NearValue(NamedTuple):
@@ -90,8 +79,13 @@ class NearRecovery:
 
         `kept`: whether a neighbour, to which they are compared, is by the series; None where there is no neighbour.
         """
-        served = _SERVED if kept is None else _SERVED_BESIDE[kept]
-        for closest in _CLOSEST:
+        # The series serves 1 - q_11 up to this multiple of the closest quadrature; one at q itself costs less farther
+        # away. Beside a neighbour by the series it serves somewhat farther, beside one by a quadrature only much
+        # nearer.
+        usual, beside = 1.2, {True: 1.4, False: 0.5}
+        served = usual if kept is None else beside[kept]
+        distances = (0.05, 0.025, 0.0125)
+        for closest in distances:
             if v1 > served * closest:
                 break
             if (series := self._through_quadratures(closest, accuracy)) is None:
@@ -111,8 +105,10 @@ class NearRecovery:
         """
         points = np.array(_MULTIPLES) * closest
         values: list[Array] = []
+        # Coarsest relative accuracy of a quadrature.
+        coarsest = 1e-2
         for v, factor in zip(points.tolist(), _COARSER, strict=True):
-            key = v, min(float(f"{factor * accuracy:.3g}"), _COARSEST)
+            key = v, min(float(f"{factor * accuracy:.3g}"), coarsest)
             if key not in self._known:
                 coarser = [f for (at, _), f in self._known.items() if at == v and f is not None]
                 guess = coarser[-1] if coarser else values[-1] if values else np.zeros(2)
@@ -124,12 +120,15 @@ class NearRecovery:
 
     def _on_path(self, v: float, f: Array, accuracy: float) -> Array | None:
         """f_l at the point of the path with 1 - q_11 = v, from a first guess."""
-        for _ in range(_TRIES):
+        tries = 4
+        # Where on the path, relative, quadratures are close enough: f_l is nearly flat in r.
+        on_path = 0.02
+        for _ in range(tries):
             ratio = self._ratio(v, f)
             if (g := self._quadrature(v, ratio * v, accuracy)) is None:
                 return None
             f = np.log((v, ratio * v) * g / self._limits(ratio)) / v
-            if abs(math.log(self._ratio(v, f) / ratio)) <= _ON_PATH:
+            if abs(math.log(self._ratio(v, f) / ratio)) <= on_path:
                 break
         return f
 
@@ -138,16 +137,19 @@ class NearRecovery:
         # A fifth of a second at the start of every evolution, of which few come near recovery.
         from scipy.optimize import brentq
 
+        # Range of log r.
+        ends = 40.0
+
         def apart(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
             if v * ratio >= 1:  # of the last layer nothing is known, and it asks for alpha = 0
-                return -_ENDS
+                return -ends
             first, last = self._limits(ratio)
             if min(first, last) <= 0:
-                return math.copysign(_ENDS, first - 1)
+                return math.copysign(ends, first - 1)
             return float(math.log(first / last) - math.log((1 - v) / (1 - v * ratio)) + v * (f[0] - f[1]))
 
-        return math.exp(brentq(apart, -_ENDS, min(_ENDS, -math.log(v)), xtol=1e-12))
+        return math.exp(brentq(apart, -ends, min(ends, -math.log(v)), xtol=1e-12))
 
     def _limits(self, ratio: float) -> Array:
         """T_1 and T_2."""
@@ -160,8 +162,10 @@ class NearRecovery:
 
     def _tangent(self) -> tuple[Array, Array]:
         """Sum and product of the lambda of many h."""
-        streams = (np.random.default_rng([_SEED, k]) for k in range(_REPLICAS))
-        h = np.concatenate([normal_qmc(4, _LOG2_POINTS, stream) for stream in streams]).reshape(-1, 2, 2)
+        # Of the means over h: randomisations, points of each as a power of two, and their seed.
+        replicas, log2_points, seed = 4, 15, 0x2EC0
+        streams = (np.random.default_rng([seed, k]) for k in range(replicas))
+        h = np.concatenate([normal_qmc(4, log2_points, stream) for stream in streams]).reshape(-1, 2, 2)
         slopes = jacobians(self._model, h)
         product = np.linalg.solve(slopes[:, 1], slopes[:, 0])
         return (product**2).sum(axis=(1, 2)), np.linalg.det(product) ** 2

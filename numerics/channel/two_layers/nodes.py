@@ -19,9 +19,6 @@ __all__ = ["Hidden", "around", "centred"]
 
 Array = NDArray[np.float64]
 
-# Nodes below this share of the accuracy are left out.
-_LIGHT = 1e-2
-
 
 @dataclass(frozen=True)
 class Hidden:
@@ -64,6 +61,8 @@ def centred(skip: float, beta: float, log_accuracy: float, fineness: float) -> H
     step = plane.z.step
     weight = [np.array([math.sqrt(2 / math.pi) * plane.z_scale * step / 2])]
     x, z = [np.zeros(1)], [np.zeros(1)]
+    # Nodes below this share of the accuracy are left out.
+    light = 1e-2
     for number, line in enumerate(plane.w, 1):
         height = plane.z_scale * math.sinh(number * step)
         rho = beta * height * height
@@ -77,7 +76,7 @@ def centred(skip: float, beta: float, log_accuracy: float, fineness: float) -> H
         mass = common * slope * np.exp(-0.5 * height**2 - w * w / (2 * beta * rho))
         mass[0] /= 2
         # Without gaps: where the attention turns, nodes are close and so lighter than those further out.
-        count = int(np.flatnonzero(mass > _LIGHT * math.exp(-log_accuracy)).max(initial=-1)) + 1
+        count = int(np.flatnonzero(mass > light * math.exp(-log_accuracy)).max(initial=-1)) + 1
         weight.append(mass[:count])
         x.append(w[:count] / (beta * height))
         z.append(np.full(count, height))

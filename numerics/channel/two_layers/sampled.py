@@ -11,9 +11,6 @@ from ..deep.linearised import MANY, TIMES, Linearised
 
 __all__ = ["TwoLayers", "scores"]
 
-# Outputs of a task of a cluster: some 0.02 ms each.
-_OUTPUTS = 2048
-
 
 class TwoLayers(ChannelBase):
     """Depth 2, two tokens: randomised quasi-Monte Carlo over (omega, h) with the exact denoiser."""
@@ -67,7 +64,9 @@ class TwoLayers(ChannelBase):
         """Scores of all outputs and their derivatives."""
         if not isinstance(self._workers, ClusterPool):
             return scores(readout, omega, model=self.model, v=v, tol=self.tolerance, workers=self._workers)
-        rows = [{"readout": readout[part], "omega": omega[part]} for part in parts_of(len(omega), _OUTPUTS)]
+        # Outputs of a task of a cluster: some 0.02 ms each.
+        outputs = 2048
+        rows = [{"readout": readout[part], "omega": omega[part]} for part in parts_of(len(omega), outputs)]
         parts = self._workers.map(scores, rows, model=self.model, v=v, tol=self.tolerance, workers=1)
         g, dg = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return g, dg

@@ -6,9 +6,6 @@ from numba import njit
 
 __all__ = ["MODEST", "widest_step"]
 
-# Values of a^2/V of the zeros that a step is chosen by: the first, and the factor between neighbours. The step is least
-# near 2/3 of the log-accuracy, and flat there.
-_FIRST_ZERO, _NEXT_ZERO = 1.0, 1.15
 #: Overlaps below this one ask for more digits of the caller.
 MODEST = 0.3
 
@@ -37,12 +34,15 @@ def widest_step(overlap: float, log_accuracy: float, mode: tuple[float, float, f
     reach = math.sqrt(2 * log_accuracy)
     step = 2 * math.pi * math.sqrt(width2) / reach
     asked = log_accuracy - math.log(max(overlap, MODEST))
-    ratio = _FIRST_ZERO
+    # Values of a^2/V of the zeros that a step is chosen by: the first, and the factor between neighbours. The step is
+    # least near 2/3 of the log-accuracy, and flat there.
+    first_zero, next_zero = 1.0, 1.15
+    ratio = first_zero
     while ratio < 2 * asked:
         y = distance * math.pi * math.sqrt(variance / ratio)
         # Zeros farther off than the best path leave less than the Gaussians.
         if y < reach * math.sqrt(width2):
             grown = 0.5 * y * y * (prior / overlap + own / variance)
             step = min(step, 2 * math.pi * y / (asked + grown - 0.5 * ratio))
-        ratio *= _NEXT_ZERO
+        ratio *= next_zero
     return step

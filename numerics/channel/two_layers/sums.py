@@ -25,10 +25,6 @@ Array = NDArray[np.float64]
 
 # Steps as multiples of what the analysis of `output_sum` allows.
 _STEP, _STEP_V = 1.0, 1.2
-_STRIP_V = 0.55
-# A node of average weight is summed so much further, in log-accuracy, than the grids reach: what all nodes leave out is
-# then small beside what the grids do. With 2, averages at accuracies of 1e-2 to 1e-4 move by .5 of the accuracy.
-_TAIL = 4.5
 # Matrix products are faster than the banded sum where one node reaches so many entries, and all nodes hardly more.
 _LARGE, _SPARSE = 300.0, 1.0
 
@@ -220,7 +216,11 @@ def _rule(overlap: float, log_accuracy: float, fineness: float, floor: float = F
     step_d, step_o = (
         _STEP / fineness * widest_step(overlap, log_accuracy, mode) for mode in ((0.25, 0.0, 1.0), (1.0, 1.0, 0.5))
     )
-    return OutputRule(overlap, reach, log_accuracy + _TAIL, step_d, step_o, floor)
+    # A node of average weight is summed so much further, in log-accuracy, than the grids reach: what all nodes leave
+    # out is then small beside what the grids do. With 2, averages at accuracies of 1e-2 to 1e-4 move by .5 of the
+    # accuracy.
+    tail = 4.5
+    return OutputRule(overlap, reach, log_accuracy + tail, step_d, step_o, floor)
 
 
 def silent_sum(
@@ -270,8 +270,9 @@ def outputs(nodes: Hidden, skip: float, sd: float, log_accuracy: float, fineness
     top = reach / float(nodes.tau.min())
     # A Gaussian of tau v against omega_- is passed in Y at steepest where v is largest.
     steepest = reach * math.hypot(1.0, scale / top)
+    strip_v = 0.55
     step = min(
-        2 * math.pi * _STRIP_V / log_accuracy * _STEP_V / fineness,
+        2 * math.pi * strip_v / log_accuracy * _STEP_V / fineness,
         _STEP_V * 2 * math.pi / reach / fineness * sd / steepest,
     )
     y = step * np.arange(math.ceil(math.asinh(top / scale) / step) + 1)

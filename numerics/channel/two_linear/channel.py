@@ -26,34 +26,11 @@ __all__ = ["TwoLinearQuadrature", "summed_at"]
 Array = NDArray[np.float64]
 Point = tuple[float, float]
 
-# Half-width of the strip in Y, rho = c exp(Y - exp(-Y)), on which sums over omega are analytic.
-_STRIP = 0.5
-# Log-accuracy of all sums beyond the one asked for, so that the distance of the coarser rule has that size.
-_SURE = 2.0
 # Log-accuracy of the nodes beyond that of the sums over omega: for narrow posteriors, and more in proportion to the
 # wider of them, on which B_1 bends; and how much further nodes reach.
 _FINER, _WIDE, _FARTHER = 1.5, 8.0, 3.0
-# In units of log(1 + c/beta), as less of the output is of h_1 the larger the skip strength.
-_WEAK = 2.0
-# Log-accuracy of the nodes in units of that of the sums where nothing is known of a layer, whose growth rate weighs
-# squares of indices.
-_SILENT = 1.5
-# A node of the largest mass is summed so much further, in log-accuracy.
-_TAIL = 5.5
-# Log-accuracy that all sums take more there.
-_GROWTH = 3.0
 # Shares of the inverse variances of the prior and of what grows, and the distance of the zeros: of `widest_step`.
 _MODE = (1.0, 1.0, 0.5)
-# Most nodes in all, and of these times the points omega_1 that each is near: a minute of a core.
-_MOST_NODES, _MOST_PAIRS = 3_000_000, 6e7
-# In place of the measure of v where log Z is not averaged.
-_NO_MEASURE = 1e300
-# Overlaps below this one are not asked whether they take too many nodes.
-_NARROW = 0.9
-# Distance to one of the largest overlap of a curve, at c <= beta.
-_CLOSEST = 5e-3
-# Lengths of a task of a cluster.
-_LENGTHS = 2
 
 
 class _Steps(NamedTuple):
@@ -106,14 +83,18 @@ class TwoLinearQuadrature(DiagonalQuadrature):
     def __init__(self, model: Network, accuracy: float = 1e-6, workers: Workers = None) -> None:
         """Keep the model and the effort."""
         super().__init__(model, accuracy, workers)
+        # Distance to one of the largest overlap of a curve, at c <= beta.
+        closest = 5e-3
         # Strong skips leave few nodes of h_1, and the last layer far closer to one than the first.
-        self.closest = max(CLOSEST, _CLOSEST / max(1.0, model.skip / model.beta))
+        self.closest = max(CLOSEST, closest / max(1.0, model.skip / model.beta))
 
     def serves(self, q: Array) -> bool:
         """Whether the nodes at this overlap are no more than the sums are worth."""
         if not super().serves(q):
             return False
-        if q.diagonal().max() < _NARROW:
+        # Overlaps below this one are not asked whether they take too many nodes.
+        narrow = 0.9
+        if q.diagonal().max() < narrow:
             return True
         steps = self._steps(*self._checked(q), 1.0)
         try:
@@ -128,7 +109,11 @@ class TwoLinearQuadrature(DiagonalQuadrature):
         return np.array([values[0] if q1 else 0.0, values[1] if q2 else 0.0, *np.where([q1, q2], math.nan, values)])
 
     def _steps(self, q1: float, q2: float, share: float) -> _Steps:
-        log_accuracy = (self._log_accuracy + _SURE) * share + (0.0 if q1 and q2 else _GROWTH)
+        # Log-accuracy of all sums beyond the one asked for, so that the distance of the coarser rule has that size.
+        sure = 2.0
+        # Log-accuracy that all sums take more there.
+        growth = 3.0
+        log_accuracy = (self._log_accuracy + sure) * share + (0.0 if q1 and q2 else growth)
         return _Steps((self.model.skip, self.model.beta), (q1, q2), log_accuracy, self.entropy)
 
     def _sums(self, steps: _Steps) -> Array:
@@ -140,7 +125,8 @@ class TwoLinearQuadrature(DiagonalQuadrature):
             with ThreadPoolExecutor(self._workers) as pool:
                 parts = list(pool.map(_at_length, made, lengths, repeat(steps), repeat(heaviest)))
         else:
-            rows = [{"lengths": lengths[part]} for part in parts_of(len(lengths), _LENGTHS)]
+            # Lengths of a task of a cluster.
+            rows = [{"lengths": lengths[part]} for part in parts_of(len(lengths), 2)]
             found = self._pool.map(summed_at, rows, steps=tuple(steps), heaviest=heaviest)
             parts = [one for part in found for one in part]
         total: Array = np.sum(parts, axis=0)
@@ -188,7 +174,9 @@ def _lengths(steps: _Steps) -> list[tuple[float, float]]:
     most = 2 * (log_accuracy + _FARTHER)
     first = most * np.linspace(0.0, 1.0, 200)
     top = float(((skip + beta * first) * np.sqrt(most - first)).max())
-    step = 2 * math.pi * _STRIP / log_accuracy
+    # Half-width of the strip in Y, rho = c exp(Y - exp(-Y)), on which sums over omega are analytic.
+    strip = 0.5
+    step = 2 * math.pi * strip / log_accuracy
     lowest, highest = math.floor(-math.log(log_accuracy) / step), math.ceil(math.log(top / skip) / step)
     y = step * np.arange(lowest, highest + 1)
     rho = skip * np.exp(y - np.exp(-y))
@@ -199,16 +187,23 @@ def _lengths(steps: _Steps) -> list[tuple[float, float]]:
 def _most(steps: _Steps) -> int:
     """Most nodes that are worth it."""
     near = steps.log_accuracy**2 / (2 * math.pi) if steps.overlaps[0] else 1.0
-    return int(min(_MOST_NODES, _MOST_PAIRS / near))
+    # Most nodes in all, and of these times the points omega_1 that each is near: a minute of a core.
+    most_nodes, most_pairs = 3_000_000, 6e7
+    return int(min(most_nodes, most_pairs / near))
 
 
 def _nodes_at(steps: _Steps, rho: float, weight: float) -> Nodes:
     """Nodes at one length with all factors of the densities in their mass."""
     v1, v2 = (1 - q for q in steps.overlaps)
-    finer = steps.log_accuracy * (1.0 if all(steps.overlaps) else _SILENT) + _FINER + _WIDE * max(v1, v2)
-    finer += _WEAK * math.log1p(steps.model[0] / steps.model[1])
+    # Log-accuracy of the nodes in units of that of the sums where nothing is known of a layer, whose growth rate weighs
+    # squares of indices.
+    silent = 1.5
+    finer = steps.log_accuracy * (1.0 if all(steps.overlaps) else silent) + _FINER + _WIDE * max(v1, v2)
+    # In units of log(1 + c/beta), as less of the output is of h_1 the larger the skip strength.
+    weak = 2.0
+    finer += weak * math.log1p(steps.model[0] / steps.model[1])
     nodes = nodes_at(steps.model, rho, (v1, v2), finer, _FARTHER, _most(steps))
-    return nodes._replace(mass=nodes.mass * (weight / (2 * math.pi * v1 * v2)))
+    return nodes.weighted(weight / (2 * math.pi * v1 * v2))
 
 
 def _heaviest(nodes: Nodes) -> float:
@@ -223,8 +218,12 @@ def _at_length(nodes: Nodes, length: Point, steps: _Steps, heaviest: float) -> A
     """Sums at one length."""
     q2, log_accuracy = steps.overlaps[1], steps.log_accuracy
     step = widest_step(q2, log_accuracy, _MODE) if q2 else 1.0
-    measure = math.log(2 * math.pi * length[1]) if steps.entropy else _NO_MEASURE
-    rule = Rule(steps.overlaps, step, log_accuracy + _TAIL, heaviest, measure)
+    # In place of the measure of v where log Z is not averaged.
+    no_measure = 1e300
+    measure = math.log(2 * math.pi * length[1]) if steps.entropy else no_measure
+    # A node of the largest mass is summed so much further, in log-accuracy.
+    tail = 5.5
+    rule = Rule(steps.overlaps, step, log_accuracy + tail, heaviest, measure)
     found: Array = sums_at(nodes, _grid(steps), rule)
     return found * step**2 / (2 * math.pi * q2) if q2 else found
 

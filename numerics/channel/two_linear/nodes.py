@@ -25,9 +25,6 @@ Ints = NDArray[np.int64]
 # Places in x and on a line at which growth is looked up, shifts as parts of the distance of the singularities, and
 # scales of the maps that are tried.
 _LOOKS, _SHIFTS, _SCALES = 13, 8, 5
-_HALVINGS = 30
-# Longest step of a map.
-_LONGEST = 1.0
 
 
 class Nodes(NamedTuple):
@@ -49,6 +46,10 @@ class Nodes(NamedTuple):
     a: Array
     b: Array
     starts: Ints
+
+    def weighted(self, factor: float) -> "Nodes":
+        """The same with their mass times a factor."""
+        return self._replace(mass=self.mass * factor)
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
@@ -74,7 +75,8 @@ def _end(model: tuple[float, float], rho: float, x: float, log_accuracy: float) 
     low, high = 0.0, math.sqrt(2 * log_accuracy)
     if _left(model, rho, x, 0.0, log_accuracy) <= 0:
         return 0.0
-    for _ in range(_HALVINGS):
+    halvings = 30
+    for _ in range(halvings):
         middle = 0.5 * (low + high)
         if _left(model, rho, x, middle, log_accuracy) > 0:
             low = middle
@@ -96,7 +98,9 @@ def _step(most: Array, strip: float, log_accuracy: float) -> float:
     for k in range(_SHIFTS):
         remains = max(log_accuracy + most[k], 1e-3)
         step = max(step, 2 * math.pi * strip * (k + 0.5) / _SHIFTS / remains)
-    return min(step, _LONGEST)
+    # Longest step of a map.
+    longest = 1.0
+    return min(step, longest)
 
 
 @njit(error_model="numpy", nogil=True, cache=True)

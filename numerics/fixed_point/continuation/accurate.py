@@ -15,10 +15,6 @@ from .records import CurveResult
 
 __all__ = ["model_curve"]
 
-# The coarsest rules of networks, and the tolerance of fixed points in units of the accuracy.
-_COARSEST, _REST = 1e-3, 0.1
-_TOL = 1e-5
-
 
 def model_curve(
     model: Model,
@@ -57,7 +53,10 @@ def model_curve(
     link = isinstance(model, Link)
     accuracy = checked(accuracy, *(LINK_RANGE if link else RANGE), "a link" if link else model.describe())
     rules = isinstance(model, Network) and TWO_LAYER_QUADRATURE.serves(model)
-    settings["tol"] = min(settings.get("tol", _TOL), _REST * accuracy)
+    # The coarsest rules of networks, and the tolerance of fixed points in units of the accuracy.
+    coarsest, rest = 1e-3, 0.1
+    tol = 1e-5
+    settings["tol"] = min(settings.get("tol", tol), rest * accuracy)
     samples, exact = settings.pop("samples", None), settings.pop("exact", 1024)
 
     def follow(effort: Effort, file: Path | None) -> CurveResult:
@@ -65,7 +64,7 @@ def model_curve(
         return _followed(model, points, **(made if link else made | {"accuracy": effort.fine}))
 
     files, usual = _Files(keep), exact if link else usual_samples(model, exact)
-    first = Effort(samples or usual, fine=min(accuracy, _COARSEST))
+    first = Effort(samples or usual, fine=min(accuracy, coarsest))
     at, effort = as_accurate(lambda effort: _attempt(follow(effort, files.next()), accuracy, rules), first)
     files.clear()
     return stated(at, effort)

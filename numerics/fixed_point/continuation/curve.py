@@ -31,8 +31,6 @@ from .records import CurvePoint, CurveResult, Gap, Onset
 
 __all__ = ["curve", "default_channel", "usual_samples"]
 
-# Closest to one that overlaps of other channels come.
-_CLOSEST = 1e-6
 # Points per randomisation, and on charts, where each takes a millisecond.
 _SAMPLES, _FEW = 1024, 256
 _STARTS = ("uninformed", "informed")
@@ -168,7 +166,8 @@ def curve(
     at = _family(model, along, effort, points_seed, workers)
     first = at(None if alpha is None else ordered[0])
     if closest is None:
-        closest = first.closest if isinstance(first, DiagonalQuadrature) else _CLOSEST
+        # Closest to one that overlaps of other channels come.
+        closest = first.closest if isinstance(first, DiagonalQuadrature) else 1e-6
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
     both, named = start == "both", as_setting(prior)

@@ -27,15 +27,6 @@ __all__ = ["Equations", "Local"]
 
 Array = NDArray[np.float64]
 
-# Where G at zero overlap counts as positive: such an index is learned at any alpha > 0.
-_SURELY = 1e-7
-# Steps of w and of the logarithm of the parameter for derivatives.
-_STEP_W, _STEP_T = 0.015, 0.01
-# Couplings beyond the diagonal that are put up with, as a share of the growth rate.
-_APART = 1e-2
-# For Newton's method, where it locates the point at which a group comes to rest.
-_LIMITS = Limits(tries=10, close=1e-10, enough=1e-6, longest=0.5)
-
 
 @dataclass(frozen=True)
 class Local:
@@ -157,11 +148,13 @@ class Equations:
         log_alpha, law = np.full(len(w), math.inf), self.law(t)
         log_qhat, rise = law.log_qhat(w), law.growth(w) if not x.all() else np.ones(len(w))
         noise, bias = np.zeros(g.shape), np.zeros(len(w))
+        # Where G at zero overlap counts as positive: such an index is learned at any alpha > 0.
+        surely = 1e-7
         for k in range(len(w)):
             values, shift = g[:, k], off[k]
             mean = float(values.mean())
             if x[k] == 0:
-                if mean > max(_SURELY, 6 * float(values.std(ddof=1))):
+                if mean > max(surely, 6 * float(values.std(ddof=1))):
                     log_alpha[k] = -math.inf
                     continue
                 values, shift = growth[:, k] * rise[k], 0.0
@@ -184,11 +177,13 @@ class Equations:
         found, operator = both
         mean = operator.mean(axis=0)
         growth = np.full((len(found.g), len(q)), np.nan)
+        # Couplings beyond the diagonal that are put up with, as a share of the growth rate.
+        apart = 1e-2
         for i in zero:
             growth[:, i] = operator[:, i, i, i, i]
             fed = np.abs(mean[:, :, i, i])
             fed[i, i] = 0.0
-            if fed.max() > _APART * max(abs(mean[i, i, i, i]), 1e-12):
+            if fed.max() > apart * max(abs(mean[i, i, i, i]), 1e-12):
                 raise ValueError(
                     f"a small overlap of index {i + 1} feeds other entries of q (15), so that they are learned "
                     "together; a curve follows indices that are learned one by one: use `evolve` at each alpha"
@@ -200,17 +195,19 @@ class Equations:
     def slopes(self, w: Array, t: float, chosen: list[int]) -> tuple[Array, Array]:
         """Derivatives of all alpha_l's logarithms minus that of alpha: by w of the chosen groups, and by t."""
         key = (None if self.alpha is None else t, w.tobytes(), tuple(chosen))
+        # Steps of w and of the logarithm of the parameter for derivatives.
+        step_w, step_t = 0.015, 0.01
         if key not in self._slopes:
             here = self.at(w, t).log_alpha
             columns = np.empty((len(w), len(chosen)))
             for column, k in enumerate(chosen):
                 moved = w.copy()
                 # Inwards; at zero overlap the derivative is one-sided.
-                moved[k] += _STEP_W if w[k] + _STEP_W <= self.top else -min(_STEP_W, 0.5 * w[k])
+                moved[k] += step_w if w[k] + step_w <= self.top else -min(step_w, 0.5 * w[k])
                 columns[:, column] = _differences(self.at(moved, t).log_alpha, here, moved[k] - w[k])
             by_t = -np.ones(len(w))
             if self.alpha is not None:
-                by_t = _differences(self.at(w, t + _STEP_T).log_alpha, here, _STEP_T)
+                by_t = _differences(self.at(w, t + step_t).log_alpha, here, step_t)
             self._slopes[key] = columns, by_t
         return self._slopes[key]
 
@@ -241,7 +238,8 @@ class Equations:
 
         first = np.append(w[active], t)
         slopes = np.column_stack(self.slopes(w, t, active))[rows]
-        found = newton_root(wrong, inside(first, first), lambda _: slopes, inside, _LIMITS)
+        limits = Limits(tries=10, close=1e-10, enough=1e-6, longest=0.5)
+        found = newton_root(wrong, inside(first, first), lambda _: slopes, inside, limits)
         assert found is not None  # every step ends inside
         return *full(found.z), np.asarray(np.linalg.pinv(found.jacobian), dtype=np.float64), found.left
 

@@ -21,10 +21,6 @@ Array = NDArray[np.float64]
 
 # Width in w of the panels to start with, orders tried on each, and the narrowest one.
 _WIDTH, _ORDERS, _NARROWEST = 1.5, (6, 12), 0.02
-# Relative accuracy of the interpolant, or this share of the error of the averages.
-_ACCURACY, _SHARE = 1e-7, 0.3
-# Samples of a panel among which its extrema and crossings are looked for.
-_SAMPLES = 33
 
 
 class _Fit:
@@ -66,6 +62,9 @@ class Explicit:
         Number of groups.
     """
 
+    # Relative accuracy of the interpolant, or this share of the error of the averages.
+    _accuracy, _share = 1e-7, 0.3
+
     def __init__(self, equations: Equations, group: int, others: list[int], size: int) -> None:
         self._equations, self.group, self._others, self._size = equations, group, others, size
         self._edges = [0.0]
@@ -99,9 +98,9 @@ class Explicit:
                 end = self._equations.top
             for order in _ORDERS:
                 found, rest, noise = self._fitted(begin, end, order)
-                if rest <= max(_ACCURACY, _SHARE * noise):
+                if rest <= max(self._accuracy, self._share * noise):
                     break
-            if rest <= max(_ACCURACY, _SHARE * noise) or width < 2 * _NARROWEST:
+            if rest <= max(self._accuracy, self._share * noise) or width < 2 * _NARROWEST:
                 break
             width /= 2
         # Towards recovery all becomes simple.
@@ -151,7 +150,9 @@ class Explicit:
 
     def grid(self) -> Array:
         """Samples of w, with the edges of the panels."""
-        parts = [np.linspace(a, b, _SAMPLES) for a, b in zip(self._edges, self._edges[1:], strict=False)]
+        # Samples of a panel among which its extrema and crossings are looked for.
+        samples = 33
+        parts = [np.linspace(a, b, samples) for a, b in zip(self._edges, self._edges[1:], strict=False)]
         return np.unique(np.concatenate(parts))
 
     def crossings(self, function: Callable[[float], float]) -> list[float]:
@@ -205,7 +206,7 @@ class Explicit:
             later = np.flatnonzero(values[k + 1 :] > values[k])
             until = k + 1 + int(later[0]) if len(later) else len(grid)
             dip = values[k] - values[k + 1 : until].min()
-            if dip > 3 * (self.error + _ACCURACY) * abs(values[k]):
+            if dip > 3 * (self.error + self._accuracy) * abs(values[k]):
                 at = self._extremum(float(grid[max(k - 1, 0)]), float(grid[k]), float(grid[k + 1]))
                 level = self.alpha(at)
                 if until < len(grid):

@@ -10,11 +10,6 @@ __all__ = ["turning_point"]
 
 Array = NDArray[np.float64]
 
-# Accuracy of the place of a fold within the last steps; that of t is its square.
-_VERTEX = 3e-3
-# Height of a place that the corrector did not reach.
-_FAILED = 1e3
-
 
 class Branch(Protocol):
     """A point on a branch, which `correct` moves along it."""
@@ -38,6 +33,9 @@ def turning_point(branch: Branch, before: tuple[Array, float], way: float) -> tu
     row = np.eye(len(near))[k]
     best = max((before, (branch.w, branch.t)), key=lambda point: way * point[1])
 
+    # Height of a place that the corrector did not reach.
+    failed = 1e3
+
     def height(at: float) -> float:
         nonlocal best
         part = (at - near[k]) / (beyond[k] - near[k])
@@ -45,11 +43,13 @@ def turning_point(branch: Branch, before: tuple[Array, float], way: float) -> tu
         w = branch.w.copy()
         w[free] = np.maximum(guess[:-1], 1e-12)
         if branch.correct(w, float(guess[-1]), row, at) is not None:
-            return _FAILED
+            return failed
         best = max(best, (branch.w, branch.t), key=lambda point: way * point[1])
         return -way * branch.t
 
     # The top may lie as far before the last point of the rise as after it.
     ends = sorted((float(max(2 * near[k] - beyond[k], 1e-6)), float(beyond[k])))
-    minimize_scalar(height, bounds=ends, method="bounded", options={"xatol": _VERTEX * (ends[1] - ends[0])})
+    # Accuracy of the place of a fold within the last steps; that of t is its square.
+    vertex = 3e-3
+    minimize_scalar(height, bounds=ends, method="bounded", options={"xatol": vertex * (ends[1] - ends[0])})
     return best

@@ -16,9 +16,6 @@ __all__ = ["Follower"]
 
 Array = NDArray[np.float64]
 
-# Layers that join within this of each other, in log alpha, join together.
-_TOGETHER = 1e-6
-
 
 class Follower:
     """Fixed points at the values of a parameter, from one start.
@@ -72,7 +69,9 @@ class Follower:
         size = len(equations.groups())
         zero = np.zeros(size)
         told = equations.at(zero).log_alpha
-        first = int((told <= told.min() + _TOGETHER).argmax())  # of those that rounding tells apart, the first
+        # Layers that join within this of each other, in log alpha, join together.
+        near = 1e-6
+        first = int((told <= told.min() + near).argmax())  # of those that rounding tells apart, the first
         rest = list(values)
         while rest and (rest[0] == 0 or math.log(rest[0]) <= told[first]):
             value = rest.pop(0)
@@ -81,7 +80,7 @@ class Follower:
             return
         if math.isfinite(told[first]):
             self._onset(float(told[first]), zero, first, [])
-        together = [k for k in range(size) if told[k] <= told[first] + _TOGETHER]
+        together = [k for k in range(size) if told[k] <= told[first] + near]
         if len(together) > 1:
             t = math.log(rest[0])
             self._walk(

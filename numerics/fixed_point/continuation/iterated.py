@@ -30,13 +30,6 @@ __all__ = ["Events", "Iterated"]
 Array = NDArray[np.float64]
 Group = tuple[int, ...]
 
-# Evaluations for a point; fixed points on the way to an onset, and to a jump.
-_MOST, _TRIES, _HALVINGS = 200, 3, 4
-# Changes of overlaps from point to point below which no jump is looked for.
-_SMOOTH = 0.1
-# Share of a bracket that its ends are not approached by.
-_INSIDE = 0.1
-
 
 @dataclass
 class Events:
@@ -97,6 +90,9 @@ class Iterated:
     prior : Prior
         Law of the weights.
     """
+
+    # Evaluations for a point; fixed points on the way to an onset, and to a jump.
+    _most, _tries, _halvings = 200, 3, 4
 
     def __init__(
         self,
@@ -159,7 +155,7 @@ class Iterated:
         """Fixed point to which the iteration goes from q, with these groups learned, if any are named."""
         averages = self._channel(value)
         alpha = value if self._alpha is None else self._alpha
-        problem = Problem(averages, alpha, Tolerance(self._tol), _MOST, prior=self._prior)
+        problem = Problem(averages, alpha, Tolerance(self._tol), self._most, prior=self._prior)
         strategy, state = Iteration(problem), State.start(problem)
         if not q.any() and self._alpha is None:
             # Zero overlap is a fixed point at every alpha, and its averages do not depend on alpha.
@@ -214,7 +210,9 @@ class Iterated:
             if silent.rate(group) <= 0 < beside.rate(group):
                 self._onset(silent, beside, group)
                 met = True
-        if not met and np.abs(after.q - before.q).max() > _SMOOTH:
+        # Changes of overlaps from point to point below which no jump is looked for.
+        smooth = 0.1
+        if not met and np.abs(after.q - before.q).max() > smooth:
             self._jump(before, after)
 
     def _onset_of_all(self, after: _Place) -> _Place:
@@ -237,13 +235,15 @@ class Iterated:
                 self._record(group, value, value * unstable.error(group), silent.q)
                 return
         ends = [silent, unstable]
-        for _ in range(_TRIES):
+        # Share of a bracket that its ends are not approached by.
+        inside = 0.1
+        for _ in range(self._tries):
             here = min(ends, key=lambda end: abs(end.rate(group)))
             if abs(here.rate(group)) <= here.error(group):
                 break
             low, high = (math.log(end.value) for end in ends)
             share = -ends[0].rate(group) / (ends[1].rate(group) - ends[0].rate(group))
-            t = low + min(max(share, _INSIDE), 1 - _INSIDE) * (high - low)
+            t = low + min(max(share, inside), 1 - inside) * (high - low)
             middle = self._place(math.exp(t), here.q, ends[1].learned())
             ends[0 if middle.rate(group) <= 0 else 1] = middle
         slope = self._slope(ends, group)
@@ -271,7 +271,7 @@ class Iterated:
         if not (apart > 0).any():
             return
         low, high = before, after
-        for _ in range(_HALVINGS):
+        for _ in range(self._halvings):
             middle = self._place(0.5 * (low.value + high.value), low.q)
             if np.abs(middle.q - low.q).max() <= np.abs(middle.q - high.q).max():
                 low = middle

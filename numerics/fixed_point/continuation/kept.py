@@ -28,8 +28,6 @@ __all__ = ["Kept"]
 Array = NDArray[np.float64]
 _Value: TypeAlias = Averages | tuple[Averages, Array] | Array | None
 
-# Seconds after which the file is written again, against ends that nothing can catch.
-_OFTEN = 10.0
 _FIELDS = ("g", "growth", "bias", "growth_bias")
 _WORDS = ("how", "note", "method")
 
@@ -74,7 +72,9 @@ class Kept:
 
     def step(self, along: str, points: dict[str, Sequence[CurvePoint]], total: int) -> None:
         """Write the file from time to time."""
-        if time.monotonic() - self._written > _OFTEN:
+        # Seconds after which the file is written again, against ends that nothing can catch.
+        often = 10.0
+        if time.monotonic() - self._written > often:
             self.write(along, points, total)
 
     def write(self, along: str, points: dict[str, Sequence[CurvePoint]], total: int) -> str:

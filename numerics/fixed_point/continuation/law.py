@@ -20,12 +20,6 @@ __all__ = ["GaussianLaw", "Law", "law_of"]
 Array = NDArray[np.float64]
 # Largest change of a logarithm of qhat.
 _MOST = 50.0
-# Least of what is left of an overlap.
-_LEAST = 1e-300
-# What is left of an overlap is rounding below this.
-_ROUNDED = 1e-13
-# Steps of Newton's method, the longest one, and the last one.
-_TRIES, _LONGEST, _CLOSE = 100, 1.0, 1e-12
 # Overlaps whose qhat is kept.
 _KEPT = 16
 
@@ -83,22 +77,26 @@ class _PriorLaw:
         on = there > 0
         target = np.log(np.expm1(there[on]))
         log_qhat = np.where(on, np.log(np.expm1(np.where(on, there, 1.0))), -np.inf)
-        for _ in range(_TRIES):
+        # What is left of an overlap is rounding below this.
+        rounded = 1e-13
+        # Steps of Newton's method, the longest one, and the last one.
+        tries, longest, close = 100, 1.0, 1e-12
+        for _ in range(tries):
             qhat = np.exp(log_qhat)
             at = self._matrix(qhat)
             known, left = (self._values(one) for one in (self.prior.overlap(at), self.prior.mmse(at)))
-            far = left < _ROUNDED
+            far = left < rounded
             if far.any():
-                log_qhat[far] -= _LONGEST
+                log_qhat[far] -= longest
                 continue
             wrong = target - np.log(known[on] / left[on])
             slopes = self._rise(qhat)[np.ix_(on, on)] / (known * left)[on][:, None]
-            step = np.clip(np.linalg.solve(slopes, wrong), -_LONGEST, _LONGEST)
+            step = np.clip(np.linalg.solve(slopes, wrong), -longest, longest)
             log_qhat[on] += step
-            if np.abs(step).max(initial=0.0) <= _CLOSE:
+            if np.abs(step).max(initial=0.0) <= close:
                 return np.exp(log_qhat)
         raise ConvergenceError(
-            f"no qhat with F(qhat) = q for the {self.prior.describe()} was found in {_TRIES} steps at 1 - q = "
+            f"no qhat with F(qhat) = q for the {self.prior.describe()} was found in {tries} steps at 1 - q = "
             f"{np.exp(-there)} (14); move the parameter"
         )
 
@@ -111,7 +109,9 @@ class _PriorLaw:
         """From what is left of the overlap, which keeps its digits."""
         qhat = self._solved(w.tobytes()) * np.exp(np.clip(np.where(w > 0, log_ratio, 0.0), -_MOST, _MOST))
         left = self._values(self.prior.mmse(self._matrix(qhat)))
-        return np.where(w > 0, -np.log(np.maximum(left, _LEAST)), 0.0)
+        # Least of what is left of an overlap.
+        least = 1e-300
+        return np.where(w > 0, -np.log(np.maximum(left, least)), 0.0)
 
     def rise(self, w: Array) -> Array:
         """Of groups that may know of each other."""

@@ -26,11 +26,6 @@ Array = NDArray[np.float64]
 
 # Parts of an axis that are zero.
 _NOTHING = 1e-9
-# Distance to one at which an overlap along an axis counts as recovered: nearer than that, with nothing known along the
-# other axes, the posterior of a committee on its inner nodes is not resolved.
-_CLOSEST = 1e-3
-# On max |F(q) - q|: by default, and at least where averages are by quadrature, in units of their error.
-_TOL, _FINEST, _RESOLVED = 1e-5, 1e-10, 10.0
 
 
 def curve_link(
@@ -96,7 +91,9 @@ def _followed(
 ) -> CurveResult:
     """The curve by averages of this effort."""
     averages = LinkChannel(link.kernel, **made, **there, rng=np.random.default_rng(rng))
-    settings["tol"] = _resolved(averages, settings.get("tol", _TOL))
+    # On max |F(q) - q|.
+    usual = 1e-5
+    settings["tol"] = _resolved(averages, settings.get("tol", usual))
     found = _axes(link.kernel)
     if found is None:
         return curve(averages, values, **made, rng=rng, closest=closest, keep=keep, **settings)
@@ -110,7 +107,9 @@ def _followed(
         exchanges=exchanges(link.kernel, zero),
     )
     followed = SymmetricLink(averages, *found)
-    closest = _CLOSEST if closest is None else closest
+    # Distance to one at which an overlap along an axis counts as recovered: nearer than that, with nothing known along
+    # the other axes, the posterior of a committee on its inner nodes is not resolved.
+    closest = 1e-3 if closest is None else closest
     kept = None if keep is None else Kept(keep, partial(_point_back, channel=followed, closest=closest))
     found_curve = curve(followed, values, **made, rng=rng, closest=closest, keep=kept, **settings)
     return _back(found_curve, followed, closest)
@@ -122,7 +121,9 @@ def _resolved(averages: LinkChannel, tol: float) -> float:
         return tol
     zero = np.zeros((averages.model.indices,) * 2)
     error = 0.5 * float(np.ptp(averages(zero).g, axis=0).max())
-    return min(tol, max(_FINEST, _RESOLVED * error))
+    # On max |F(q) - q|, at least; and in units of the error of averages by quadrature.
+    finest, times = 1e-10, 10.0
+    return min(tol, max(finest, times * error))
 
 
 def _axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ...]] | None:

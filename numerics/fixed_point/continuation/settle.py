@@ -12,11 +12,6 @@ Array = NDArray[np.float64]
 
 # Where a layer that joins starts, in w.
 SEED = 0.02
-# After a jump: overlaps below this have died out, and those that may be doing so.
-_DEAD, _WEAK = 1e-5, 0.05
-# After a jump: evaluations, the last change of w before the equations are solved, how much further the solution may
-# be, and how often a smaller one is tried.
-_SETTLING, _WITHIN, _NEAR, _ATTEMPTS = 100, 0.02, 15.0, 4
 
 
 def settled(equations: Equations, tol: float, w: Array, t: float) -> Walker:
@@ -35,15 +30,20 @@ def settled(equations: Equations, tol: float, w: Array, t: float) -> Walker:
 def _rested(equations: Equations, tol: float, w: Array, t: float) -> Walker:
     """Iterate to the neighbourhood of a stable fixed point, and solve for it."""
     walker = Walker(equations, w, t, [], tol)
-    within = _WITHIN
-    for _ in range(_ATTEMPTS):
+    # The last change of w before the equations are solved, how much further the solution may be, and how often a
+    # smaller one is tried.
+    first_within, times, attempts = 0.02, 15.0, 4
+    within = first_within
+    # After a jump, overlaps below this may be dying out.
+    least = 0.05
+    for _ in range(attempts):
         w = _relaxed(equations, w, t, within)
         active = [k for k in range(len(w)) if w[k] > 0]
         walker = Walker(equations, w, t, active, tol, capped=[k for k in active if w[k] >= equations.top])
-        near = walker.solve_at(w, t) and float(np.abs(walker.w - w).max()) <= _NEAR * within
+        near = walker.solve_at(w, t) and float(np.abs(walker.w - w).max()) <= times * within
         if near and (not walker.free or eigenvalues(walker)[0] < 1):
             return walker
-        weak = [k for k in active if w[k] < _WEAK]
+        weak = [k for k in active if w[k] < least]
         if weak:
             # A layer that dies out slowly is stationary at zero, if it is stable there.
             w = np.where(np.isin(np.arange(len(w)), weak), 0.0, w)
@@ -60,14 +60,18 @@ def _relaxed(equations: Equations, w: Array, t: float, within: float) -> Array:
     """Iterate q -> F(alpha G(q)) with longer steps while it goes one way, until w changes by little."""
     before, speed = np.zeros(len(w)), 1.0
     log_alpha = equations.log_alpha(t)
-    for _ in range(_SETTLING):
+    # After a jump, overlaps below this have died out.
+    dead = 1e-5
+    # Evaluations after a jump.
+    settling = 100
+    for _ in range(settling):
         told = equations.at(w, t).log_alpha
         # What an overlap has as qhat, times alpha/alpha_l, is alpha G.
         moved = equations.law(t).image(w, log_alpha - told)
         step = np.minimum(moved, equations.top) - w
         speed = 1.0 if (step * before < 0).any() else min(1.3 * speed, 4.0)
         w = np.clip(w + speed * step, 0.2 * w, equations.top)
-        w = np.where((w < _DEAD) & (step < 0), 0.0, w)
+        w = np.where((w < dead) & (step < 0), 0.0, w)
         before = step
         if float(np.abs(step).max()) <= within:
             break

@@ -17,9 +17,6 @@ __all__ = ["Trace"]
 
 Array = NDArray[np.float64]
 
-# The residual counts this much more than the Jacobian says.
-_SLACK = 2.0
-
 
 class _Resting(NamedTuple):
     """A fixed point: overlaps x of the groups, their errors, eigenvalues of F', growth rates, groups at the top."""
@@ -59,12 +56,14 @@ class Trace:
         residual = walker.residual()
         x = local.x
         error, values = np.zeros(len(x)), np.zeros(0)
+        # The residual counts this much more than the Jacobian says.
+        slack = 2.0
         if free:
             walker.renew()
             by_w = walker.jacobian()[:, :-1]
             response = np.asarray(np.linalg.pinv(by_w), dtype=np.float64)
             told = local.log_alpha[free] - equations.log_alpha(t)
-            moved = equations.combined(local, free, response) + _SLACK * np.abs(response @ told)
+            moved = equations.combined(local, free, response) + slack * np.abs(response @ told)
             # An overlap cannot be off by more than its range.
             error[free] = np.minimum((1 - x[free]) * np.expm1(np.minimum(moved, 50.0)), 1.0)
             values = eigenvalues(walker)

@@ -23,15 +23,6 @@ Array = NDArray[np.float64]
 
 # Evaluations of a corrector, its largest step in w, and points after which the Jacobian is taken afresh.
 _MOST, _STEP, _REFRESH = 14, 0.6, 5
-# Arc steps: the first, the longest, and the shortest.
-_FIRST, _LONGEST, _SHORTEST = 0.4, 1.0, 1e-4
-# An arc that has come back in t by so many times what the layers disagree has turned.
-_TURNED = 5.0
-# Largest disagreement in log alpha, in units of `tol`.
-_AGREED = 3.0
-_MOST_STEPS = 100
-# An overlap that goes through zero within an arc step of this has left; longer steps are shortened first.
-_LEAVES = 0.02
 
 
 @dataclass(frozen=True)
@@ -83,6 +74,12 @@ class Walker:
         Groups at the closest overlap to one that is asked for.
     """
 
+    # Arc steps: the first, the longest, and the shortest.
+    _first, _longest, _shortest = 0.4, 1.0, 1e-4
+
+    # Largest disagreement in log alpha, in units of `tol`.
+    _agreed = 3.0
+
     def __init__(
         self,
         equations: Equations,
@@ -99,7 +96,7 @@ class Walker:
         self.capped = list(capped)
         self._jacobian: Array | None = None
         self._age = 0
-        self._length = _FIRST
+        self._length = self._first
 
     @property
     def free(self) -> list[int]:
@@ -173,7 +170,7 @@ class Walker:
             missed = float(row @ z - value)
             near = self.equations.residual(local, float(z[-1]), free) <= self.tol and abs(missed) <= 1e-10
             # Close to recovery the residual is small wherever one stands: the layers have to agree, too.
-            if near and (float(np.abs(wrong).max()) <= _AGREED * self.tol or tried >= _MOST // 2):
+            if near and (float(np.abs(wrong).max()) <= self._agreed * self.tol or tried >= _MOST // 2):
                 self.w, self.t, self._jacobian = at, float(z[-1]), jacobian
                 return None
             capped = [k for i, k in enumerate(free) if at[k] >= self.equations.top and wrong[i] < 0]
@@ -220,7 +217,7 @@ class Walker:
     def _back(self) -> int | None:
         """Group at the closest overlap that would rest below it."""
         told = self.local().log_alpha - self.equations.log_alpha(self.t)
-        back = [k for k in self.capped if told[k] > _AGREED * self.tol]
+        back = [k for k in self.capped if told[k] > self._agreed * self.tol]
         return max(back, key=lambda k: float(told[k])) if back else None
 
     # --- walking ------------------------------------------------------------------------------------------------------
@@ -230,7 +227,12 @@ class Walker:
         way = 1.0 if target > self.t else -1.0
         peak, slack = (self.w, self.t), 0.0
         length, tangent = self._length, np.append(np.zeros(len(self.free)), way)
-        for _ in range(_MOST_STEPS):
+        # An arc that has come back in t by so many times what the layers disagree has turned.
+        turned = 5.0
+        # An overlap that goes through zero within an arc step of this has left; longer steps are shortened first.
+        leaves = 0.02
+        most_steps = 100
+        for _ in range(most_steps):
             back = self._back()
             if back is not None:
                 freed = self._leave_corner(back, way)
@@ -246,7 +248,7 @@ class Walker:
             aim = self._aim(tangent, target, way, length)
             gone = [k for k, at in zip(self.free, aim.predicted, strict=False) if at <= 0]
             if gone:
-                if aim.step > _LEAVES:
+                if aim.step > leaves:
                     length = 0.5 * aim.step
                     continue
                 return Stop("leaves", self.w, self.t, gone[0])
@@ -258,22 +260,22 @@ class Walker:
                 near_top = found >= 0 and aim.w[found] > 0.8 * self.equations.top
                 if near_top and self._enter_corner(found, target, way):
                     peak, slack = (self.w, self.t), 0.0
-                elif found >= 0 and aim.step <= _LEAVES:
+                elif found >= 0 and aim.step <= leaves:
                     return Stop("leaves", self.w, self.t, found)
-                elif aim.step < _SHORTEST:
+                elif aim.step < self._shortest:
                     return Stop("lost", self.w, self.t)
                 else:
                     length = 0.4 * aim.step
                     self._jacobian = None if aim.step < 0.05 else self._jacobian
                 continue
             self._age += 1
-            length = self._length = max(length, 0.1) if aim.last else min(1.6 * max(aim.step, 0.1), _LONGEST)
+            length = self._length = max(length, 0.1) if aim.last else min(1.6 * max(aim.step, 0.1), self._longest)
             if (self.t - target) * way > 0:
                 # Beyond the target, to which the next step leads back.
                 continue
             if (self.t - peak[1]) * way > 0:
                 peak, slack = (self.w, self.t), self._disagreement()
-            elif (peak[1] - self.t) * way > _TURNED * (slack + self._disagreement()):
+            elif (peak[1] - self.t) * way > turned * (slack + self._disagreement()):
                 return Stop("fold", *turning_point(self, peak, way))
             joins = self.unstable()
             if joins is not None:
@@ -309,7 +311,7 @@ class Walker:
         w = self.w.copy()
         w[group] = self.equations.top
         w, t, _, left = self.equations.meet(w, self.t, [k for k in self.free if k != group], group)
-        if left > _AGREED * self.tol or (t - self.t) * way < 0 or (target - t) * way < 0:
+        if left > self._agreed * self.tol or (t - self.t) * way < 0 or (target - t) * way < 0:
             return False
         self._cap(group)
         self.w, self.t = w, t

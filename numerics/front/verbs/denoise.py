@@ -19,9 +19,6 @@ from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult
 
 __all__ = ["denoise"]
 
-# Of the quadrature of rank 1: what its `tol` may be.
-_FINEST, _COARSEST = 1e-14, 1e-2
-
 
 @overload
 def denoise(
@@ -136,7 +133,9 @@ def _of_rank_one(
     """Posterior by the quadrature of rank 1, whose `tol` an accuracy is."""
     if accuracy is None:
         return denoise_64(model, *given, **settings)
-    made = denoise_64(model, *given, tol=min(max(accuracy, _FINEST), _COARSEST), **settings)
+    # Of the quadrature of rank 1: what its `tol` may be.
+    finest, coarsest = 1e-14, 1e-2
+    made = denoise_64(model, *given, tol=min(max(accuracy, finest), coarsest), **settings)
     if made.error.size and float(made.error.max()) > accuracy:
         raise ConvergenceError(
             f"the denoiser (12) has an error of {made.error.max():.1e} by rounding, and not of {accuracy:.1e}; "

@@ -24,8 +24,6 @@ from .questions import Question
 
 __all__ = ["Corpus", "made_corpus", "write_corpus"]
 
-# Bytes of a question, and the tokens of the longest one.
-_QUESTION, _LONGEST = 500, 20
 # Coarse label -> templates; a word in braces is drawn from its list.
 _TEMPLATES: dict[str, tuple[str, ...]] = {
     "ABBR": (
@@ -133,7 +131,9 @@ def made_corpus(
     """
     counts = [whole("train", train, len(_TEMPLATES), "Appendix F"), whole("test", test, 1, "Appendix F")]
     dimension = whole("dimension", dimension, 1, "Appendix F")
-    size = sum(counts) * (_QUESTION + 8 * _LONGEST * dimension)
+    # Bytes of a question, and the tokens of the longest one.
+    question, longest = 500, 20
+    size = sum(counts) * (question + 8 * longest * dimension)
     refuse_memory(f"{sum(counts)} questions of dimension {dimension}", size, "make fewer (--questions)")
     generator = np.random.default_rng(rng)
     labels = tuple(_TEMPLATES)

@@ -24,8 +24,6 @@ __all__ = ["LIBRARIES", "docstring_corpus"]
 
 #: Libraries that are installed with this one.
 LIBRARIES = ("matplotlib", "numba", "numpy", "scipy", "xarray")
-# Words of a sentence that is kept: shorter ones are titles, longer ones are cut by the network's length.
-_WORDS = range(4, 17)
 _TESTS = {"tests", "test", "testing"}
 # Fields of a node of the syntax tree that hold statements, in its order.
 _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
@@ -98,7 +96,9 @@ def _sentences(library: str, libraries: Sequence[str]) -> list[str]:
         raise ValueError(f"{library} is not an installed package; install it, or leave it out of libraries")
     root = Path(spec.submodule_search_locations[0])
     named = re.compile("|".join(map(re.escape, libraries)), re.I)
-    return [text for text in _all_first(root) if len(text.split()) in _WORDS and not named.search(text)]
+    # Words of a sentence that is kept: shorter ones are titles, longer ones are cut by the network's length.
+    words = range(4, 17)
+    return [text for text in _all_first(root) if len(text.split()) in words and not named.search(text)]
 
 
 @cache

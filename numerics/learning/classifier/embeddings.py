@@ -21,8 +21,6 @@ __all__ = ["Embedded", "Vocabulary", "embed_folder", "embed_texts", "read_number
 # Endings of the name of a model's table among its tensors.
 _TABLE_NAMES = ("word_embeddings.weight", "embed_tokens.weight", "embedding.weight", "embeddings.weight")
 _UNKNOWN = ("[UNK]", "<unk>")
-# Beyond this a word is not cut into pieces, as in the tokenisers that the vocabularies are from.
-_LONGEST = 100
 
 
 @few_lines
@@ -85,7 +83,9 @@ class Vocabulary:
         unknown = [] if self._unknown is None else [self._unknown]
         if word in self._number:
             return [self._number[word]]
-        if not self._pieces or len(word) > _LONGEST:
+        # Beyond this a word is not cut into pieces, as in the tokenisers that the vocabularies are from.
+        longest = 100
+        if not self._pieces or len(word) > longest:
             return unknown
         out, start = [], 0
         while start < len(word):

@@ -24,18 +24,6 @@ from .track import Track
 
 __all__ = ["descend"]
 
-# Rates where nobody gives them.
-_RATES = {"sgd": 0.2, "gd": 0.5, "adam": 0.03}
-# Size of the entries of a start from nothing: layers that are small are learned one after the other.
-_START = 0.1
-# Batches of an epoch, over alpha, where nobody gives their size.
-_PARTS = 5
-# Times the larger of the first loss and that of the best constant, beyond which a run has diverged, and the size of a
-# weight beyond which it has.
-_GROWN, _LARGEST = 3.0, 1e4
-# Size of the weights that counts as zero.
-_DEAD = 1e-8
-
 
 def descend(
     X: ArrayLike | Source,
@@ -163,7 +151,8 @@ def descend(
 
 def _first(start: ArrayLike | None, model: Model, dimension: int, rng: np.random.Generator) -> Array:
     if start is None:
-        return _START * rng.standard_normal((weight_rows(model), dimension))
+        # Size of the entries of a start from nothing: layers that are small are learned one after the other.
+        return 0.1 * rng.standard_normal((weight_rows(model), dimension))
     return check_weights("start", start, model, dimension).copy()
 
 
@@ -183,7 +172,9 @@ class _Settings:
         """The same with the method's rate; refuses values out of range."""
         method, batch, reuse = self.method, self.batch, self.reuse
         choice("method", method, METHODS, "section 3.3")
-        rate = positive("rate", _RATES[method] if self.rate is None else self.rate, "section 3.3")
+        # Rates where nobody gives them.
+        rates = {"sgd": 0.2, "gd": 0.5, "adam": 0.03}
+        rate = positive("rate", rates[method] if self.rate is None else self.rate, "section 3.3")
         decay = not_negative("weight_decay", self.weight_decay, "section 3.3")
         reuse = whole("reuse", reuse, 1, "section 3.3")
         epochs = whole("epochs", self.epochs, 1, "section 3.3")
@@ -196,8 +187,10 @@ class _Settings:
 
     def for_dimension(self, dimension: int) -> "_Settings":
         """The same with the size of batches at this dimension."""
+        # Batches of an epoch, over alpha, where nobody gives their size.
+        parts = 5
         if self.batch is None and self.method != "gd":
-            return replace(self, batch=-(-dimension // _PARTS))
+            return replace(self, batch=-(-dimension // parts))
         return self
 
 
@@ -232,7 +225,9 @@ class _Run:
             )
         track.note(weights, loss, gradient)
         self.spread = objective.spread()
-        most = _GROWN * max(loss, self.spread)
+        # Times the larger of the first loss and that of the best constant, beyond which a run has diverged.
+        grown = 3.0
+        most = grown * max(loss, self.spread)
         best = (loss, weights, 0)
         for epoch in range(1, epochs + 1):
             moved = self._stepped(weights, gradient)
@@ -257,7 +252,9 @@ class _Run:
 
     def _ended(self, weights: Array, epoch: int) -> tuple[bool, str] | None:
         """Whether it has converged, and a status, where there is nothing more to descend."""
-        if float(np.abs(weights).max()) < _DEAD:
+        # Size of the weights that counts as zero.
+        dead = 1e-8
+        if float(np.abs(weights).max()) < dead:
             return True, f"converged after {epoch} epochs: the weights have decayed, nothing is learned"
         if not self._track.residuals[-1] <= self._settings.tol:
             return None
@@ -289,4 +286,6 @@ class _Run:
 def _lost(weights: Array) -> str:
     """Reason why weights have diverged; empty if they have not."""
     largest = float(np.abs(weights).max())
-    return "" if largest < _LARGEST else f"a weight has grown to {largest:.3g}"
+    # Size of a weight beyond which a run has diverged.
+    most = 1e4
+    return "" if largest < most else f"a weight has grown to {largest:.3g}"

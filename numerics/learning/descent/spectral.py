@@ -37,12 +37,6 @@ __all__ = ["SpectralResult", "spectral_method", "spectral_start"]
 
 # lambda of the preprocessing. Closer to 1 the overlap rises by less than 0.02, and Lanczos takes ten times longer.
 _GROWTH = 1.1
-# Entries up to which the matrix is written out.
-_SMALL = 64
-# Mean square of E[h | y] above which an index is seen by itself, without its square.
-_SEEN = 1e-6
-# Overlap, over 1/D, of what is not found, and the largest of what is.
-_NOTHING, _MOST = 1.0, 0.99
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,6 +147,8 @@ def spectral_method(
     blocks, dimension, p = matrix.blocks, matrix.dimension, model.indices
     weights, overlap = np.empty((p, dimension)), np.empty(p)
     eigenvalues, growth = [], []
+    # Overlap, over 1/D, of what is not found, and the largest of what is.
+    nothing, most = 1.0, 0.99
     for number, group in enumerate(matrix.groups):
         slopes = np.concatenate([block.slopes[number] for block in blocks])
         values, vectors = matrix.leading(number, group, tol, generator)
@@ -164,15 +160,16 @@ def spectral_method(
         else:
             weights[group.rows] = np.einsum("k,kpd->pd", generator.standard_normal(len(vectors)), vectors)
             q = 0.5 * (1 - 1 / growth[-1]) if growth[-1] > 1 else 0.0
-        overlap[group.rows] = min(max(q, _NOTHING / dimension), _MOST)
+        overlap[group.rows] = min(max(q, nothing / dimension), most)
         size = float((weights[group.rows] ** 2).sum()) / dimension
         weights[group.rows] *= math.sqrt(float(overlap[group.rows].sum()) / size)
-    seen = (np.concatenate([block.mean for block in blocks]) ** 2).mean(axis=(0, 2)) > _SEEN
+    # Mean square of E[h | y] above which an index is seen by itself, without its square.
+    seen = (np.concatenate([block.mean for block in blocks]) ** 2).mean(axis=(0, 2)) > 1e-6
     if seen.any():
         # C sum g x^T / sqrt(D), C = (I + A)^{-1}: the first iteration of GAMP from What = 0.
         precision = np.eye(p) - sum(block.own for block in blocks) / dimension
         first = np.linalg.solve(precision[np.ix_(seen, seen)], pull[seen])
-        weights[seen], overlap[seen] = first, np.minimum((first**2).sum(axis=1) / dimension, _MOST)
+        weights[seen], overlap[seen] = first, np.minimum((first**2).sum(axis=1) / dimension, most)
     origin = Origin.of(model, tol=tol, nodes=nodes, seed=seed)
     return SpectralResult(weights, overlap, tuple(eigenvalues), np.array(growth), matrix.passes, origin)
 
@@ -257,7 +254,9 @@ class _Matrix:
             weights[_rows(group)] = vector.reshape(group.width, dimension)
             return np.asarray(self._pull(weights)[_rows(group)].ravel())
 
-        if size <= max(_SMALL, 2 * count):
+        # Entries up to which the matrix is written out.
+        small = 64
+        if size <= max(small, 2 * count):
             dense = np.stack([product(column) for column in np.eye(size)])
             if not np.isfinite(dense).all():
                 raise OverflowError("products of X exceed the range of float64; X must have entries of variance 1 (1)")

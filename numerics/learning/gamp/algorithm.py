@@ -149,7 +149,7 @@ def gamp(
     """
     require("gamp", model)
     prior, chosen = as_prior(prior), choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
-    loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
+    loop = Loop(model, damping, max_iter, tol, variance=variance, rng=rng, prior=prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as there:

@@ -10,10 +10,6 @@ __all__ = ["Anderson"]
 
 # Points that are combined, where their differences take no more bytes than this; but ten at least.
 _MOST, _LEAST, _BYTES = 60, 10, 2 << 30
-# Steps without it at first.
-_FIRST = 5
-# Part of their own squares by which the differences are kept from being dependent.
-_RIDGE = 1e-12
 # The points are forgotten where a residual is so many times the least of them, and where so many residuals in turn are
 # not below those before: there the iteration is far from linear, and may go around as long as they are kept.
 _WORSE, _STALLED = 4.0, 30
@@ -48,11 +44,15 @@ class Anderson:
             self._add(point - self._last[0], residual - self._last[1])
         self._last = point, residual
         kept = min(self._made, self._memory)
-        if self._steps <= _FIRST or kept < 2:
+        # Steps without it at first.
+        first = 5
+        if self._steps <= first or kept < 2:
             return point + residual
         turned, products = self._turned[:kept], self._products[:kept, :kept]
         scale = 1 / np.sqrt(products.diagonal())
-        matrix = products * np.outer(scale, scale) + _RIDGE * np.eye(kept)
+        # Part of their own squares by which the differences are kept from being dependent.
+        ridge = 1e-12
+        matrix = products * np.outer(scale, scale) + ridge * np.eye(kept)
         shares = scale * np.linalg.solve(matrix, scale * (turned @ residual))
         mixed: Array = point + residual - shares @ self._moved[:kept]
         return mixed

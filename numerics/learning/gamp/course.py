@@ -19,16 +19,6 @@ DEAD = 1e-3
 _WAIT, QUIET = 20, 30
 # Overlap with itself, over the largest, that is made of rounding.
 _ROUNDING = 1e-26
-# Iterations of a window, without damping; a run turns where its least change is more than this part of that of the
-# window before, and no direction has grown by more than the other one. Windows are longer while what moves is smaller
-# than a start: between complex multipliers above 1 in size it grows now and then only.
-_WINDOW, _LONGER, _FALLEN, _GROWN = 60, 2, 0.5, 1.1
-# Overlap with itself, over 1/D, below which an iteration is linear in a direction.
-_LINEAR = 1e-2
-# Least eigenvalue of I - What What^T / D that counts as a covariance.
-_LEFT = 1e-3
-# Overlap with itself beyond which the iteration has left what a posterior mean can be, by far.
-_LOST = 4.0
 # Variances below this count as it: what is known better is not resolved by the denoisers, nor by float32 data.
 _EXACT = 1e-6
 
@@ -89,14 +79,18 @@ class Course:
         if not self.changes:
             return False
         size, change = self._directions()[1:]
-        window = math.ceil(_WINDOW / (1 - self.dampings[-1])) * (1 if size[np.argmax(change / size)] >= 1 else _LONGER)
+        # Iterations of a window, without damping; a run turns where its least change is more than this part of that of
+        # the window before, and no direction has grown by more than the other one. Windows are longer while what moves
+        # is smaller than a start: between complex multipliers above 1 in size it grows now and then only.
+        usual, longer, fallen, grown = 60, 2, 0.5, 1.1
+        window = math.ceil(usual / (1 - self.dampings[-1])) * (1 if size[np.argmax(change / size)] >= 1 else longer)
         if len(self.changes) < 2 * window:
             return False
-        if min(self.changes[-window:]) <= _FALLEN * min(self.changes[-2 * window : -window]):
+        if min(self.changes[-window:]) <= fallen * min(self.changes[-2 * window : -window]):
             return False
         latest = np.max(self._spectra[-window:], axis=0)
         before = np.max(self._spectra[-2 * window : -window], axis=0)
-        return not bool((latest > _GROWN * np.maximum(before, _ROUNDING * before.max())).any())
+        return not bool((latest > grown * np.maximum(before, _ROUNDING * before.max())).any())
 
     def restart(self, tol: float) -> Array | None:
         """Matrix by which the next direction gets the size of a start, once those that are learned have settled.
@@ -107,7 +101,9 @@ class Course:
         if not self.changes:
             return None
         vectors, size, change = self._directions()
-        learned, small = size >= 1, (size < _LINEAR) & (size > _ROUNDING * size.max())
+        # Overlap with itself, over 1/D, below which an iteration is linear in a direction.
+        linear = 1e-2
+        learned, small = size >= 1, (size < linear) & (size > _ROUNDING * size.max())
         if learned.sum() <= self._restarted or not small.any() or (change > tol**2 * size)[learned].any():
             return None
         self._restarted = int(learned.sum())
@@ -143,7 +139,9 @@ class Course:
 def first_covariance(self_overlap: Array) -> Array:
     """C of a first estimate: what is left of I (Nishimori); I if nothing is left, for then it is no posterior mean."""
     rest = np.eye(len(self_overlap)) - self_overlap
-    return rest if np.linalg.eigvalsh(rest)[0] > _LEFT else np.eye(len(rest))
+    # Least eigenvalue of I - What What^T / D that counts as a covariance.
+    left = 1e-3
+    return rest if np.linalg.eigvalsh(rest)[0] > left else np.eye(len(rest))
 
 
 def _change(step: Array, weights: Array, before: Array) -> tuple[float, bool]:
@@ -164,8 +162,10 @@ def _change(step: Array, weights: Array, before: Array) -> tuple[float, bool]:
 def guarded(weights: Array) -> Array:
     """Return the estimate, or raise DivergedError where no posterior mean is that large."""
     own = weights @ weights.T / weights.shape[1]
-    if not np.isfinite(own).all() or np.linalg.eigvalsh(own)[-1] > _LOST:
-        raise DivergedError(f"What What^T / D exceeds {_LOST:g}, and that of a posterior mean stays below 1")
+    # Overlap with itself beyond which the iteration has left what a posterior mean can be, by far.
+    lost = 4.0
+    if not np.isfinite(own).all() or np.linalg.eigvalsh(own)[-1] > lost:
+        raise DivergedError(f"What What^T / D exceeds {lost:g}, and that of a posterior mean stays below 1")
     return weights
 
 

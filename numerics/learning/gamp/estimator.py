@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GAMP"]
 
-# Draws of the posterior of each new sample's indices, as a power of two, and samples at a time.
-_LOG2_DRAWS, _ROWS = 6, 4096
-
 
 class GAMP(Estimator):
     """Estimator of the weights of a sequence multi-index model.
@@ -146,12 +143,14 @@ class GAMP(Estimator):
         weights = check_weights("weights_", self.weights_, self.model).astype(x.dtype)
         p, m = self.model.indices, self.model.tokens
         draws = np.zeros((1, p, m))
+        # Draws of the posterior of each new sample's indices, as a power of two, and samples at a time.
+        log2_draws, rows = 6, 4096
         if method == "mean":
-            normals = normal_qmc(p * m, _LOG2_DRAWS, np.random.default_rng(0)).reshape(-1, p, m)
+            normals = normal_qmc(p * m, log2_draws, np.random.default_rng(0)).reshape(-1, p, m)
             # Each with its mirror image: functions linear in h have no error.
             draws = matrix_root(self.covariance_) @ np.concatenate([normals, -normals])
         out = []
-        for part in rows_of(x, max(1, _ROWS // len(draws))):
+        for part in rows_of(x, max(1, rows // len(draws))):
             flat = np.ascontiguousarray(x[part]).reshape(-1, x.shape[2])
             mean = np.swapaxes((flat @ weights.T).reshape(-1, m, p), 1, 2) / math.sqrt(x.shape[2])
             y = self.model.link((mean.astype(np.float64)[:, None] + draws).reshape(-1, p, m))

@@ -26,14 +26,6 @@ __all__ = ["Loop", "side_field"]
 #: (What, C, share of the old estimate in the new one) -> What, its C, and C without that share.
 Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 
-# A start from nothing has this overlap with itself, over D: that with the teacher is then of the same size, as it
-# should be of a posterior mean.
-_SEED = 1.0
-# Iterations in two loops that the change stays below its bound before it counts: the term of Onsager follows in them.
-_FOLLOWED = 8
-# What C + What What^T / D may differ from I by: a part, and standard deviations of |W|^2 / D.
-_OFF, _SIGMAS = 0.25, 5.0
-
 
 class Loop:
     """Settings of an iteration, checked; seeds of its start and of sampled posteriors.
@@ -56,6 +48,7 @@ class Loop:
         damping: float | Literal["adaptive"],
         max_iter: int,
         tol: float,
+        *,
         variance: str,
         rng: np.random.Generator | int | None,
         prior: Prior = GAUSSIAN,
@@ -84,8 +77,11 @@ class Loop:
 
     def _first(self, start: ArrayLike | None, dimension: int) -> Array:
         """Return the first estimate: the one given, or a random one without information on the teacher."""
+        # A start from nothing has this overlap with itself, over D: that with the teacher is then of the same size, as
+        # it should be of a posterior mean.
+        seed = 1.0
         if start is None:
-            return self._generator.standard_normal((weight_rows(self._model), dimension)) * math.sqrt(_SEED / dimension)
+            return self._generator.standard_normal((weight_rows(self._model), dimension)) * math.sqrt(seed / dimension)
         return check_weights("start", start, self._model, dimension).copy()
 
     def run(
@@ -128,7 +124,9 @@ class Loop:
         weights, covariance = course.weights, course.covariance
         own = weights @ weights.T / dimension
         off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(len(own)))).max())
-        if converged and off > _OFF + _SIGMAS * math.sqrt((self._prior.fourth_moment - 1) / dimension):
+        # What C + What What^T / D may differ from I by: a part, and standard deviations of |W|^2 / D.
+        part, sigmas = 0.25, 5.0
+        if converged and off > part + sigmas * math.sqrt((self._prior.fourth_moment - 1) / dimension):
             # No posterior of a model that the data are from.
             converged = False
             status = (
@@ -169,6 +167,9 @@ class Loop:
     ) -> tuple[bool, str]:
         """Iterate to the end: whether it has converged, and why it ended."""
         share, tol, quiet = self._damping, self._tol, 0
+        # Iterations in two loops that the change stays below its bound before it counts: the term of Onsager follows in
+        # them.
+        followed = 8
         for iteration in range(1, self._max_iter + 1):
             slowly = settle is not None and settle.prepare(course, tol)
             try:
@@ -188,7 +189,7 @@ class Loop:
             stop = callback is not None and callback(course.step())
             done = "" if settle is None else settle.account
             quiet = quiet + 1 if course.changes[-1] <= tol else 0
-            needed = QUIET if course.dormant else _FOLLOWED if slowly else 0
+            needed = QUIET if course.dormant else followed if slowly else 0
             if reason := course.end(quiet > needed, nothing, newest):
                 return True, f"converged after {iteration} iterations{done}: {reason}"
             if stop:

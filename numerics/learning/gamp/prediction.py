@@ -39,11 +39,6 @@ from .course import first_covariance, resolved
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]
 
-# Difference from 1 of the largest overlap that is resolved.
-_EXACT = 1e-6
-# Added to covariances of noises, which become degenerate as the iteration settles; relative.
-_RIDGE = 1e-10
-
 
 @dataclass(frozen=True, repr=False)
 class PredictedOverlaps(Result):
@@ -196,11 +191,13 @@ def _recursion(
 ) -> list[Array]:
     """q, F(alpha G(q) + lambda I), .. (95), (117)."""
     history, identity = [q], np.eye(len(q))
+    # Difference from 1 of the largest overlap that is resolved.
+    exact = 1e-6
     for _ in range(n_iter):
         precision = alpha * averages(q).g.mean(axis=0) + (1 + strength) * identity
         values, vectors = np.linalg.eigh(identity - np.linalg.inv(precision))
         # Short of recovery, where the averages end.
-        q = np.asarray((vectors * np.minimum(values, 1 - _EXACT)) @ vectors.T)
+        q = np.asarray((vectors * np.minimum(values, 1 - exact)) @ vectors.T)
         history.append(q)
     return history
 
@@ -254,13 +251,15 @@ class _Population:
         signal, shares = first.T.copy(), [identity, np.zeros((p, p))]
         covariance = first_covariance(own)
         out = np.empty((2, n_iter + 1, p, p))
+        # Added to covariances of noises, which become degenerate as the iteration settles; relative.
+        ridge = 1e-10
         for t in range(n_iter + 1):
             flat = np.concatenate(shares, axis=1)
             q = flat @ gram @ flat.T + signal @ signal.T
             out[0, t], out[1, t] = signal.T, q
             if t == n_iter:
                 break
-            root = np.linalg.cholesky(gram + _RIDGE * np.diag(gram.diagonal() + 1e-300))
+            root = np.linalg.cholesky(gram + ridge * np.diag(gram.diagonal() + 1e-300))
             stacked = np.concatenate(normals, axis=1)
             omega = signal @ h + (flat @ root) @ stacked
             g, curvature = self._output(omega, resolved(covariance), slice(0, len(h)))

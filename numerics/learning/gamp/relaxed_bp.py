@@ -22,9 +22,6 @@ from .results import GAMPResult, GAMPStep
 
 __all__ = ["relaxed_bp"]
 
-# Bytes that the messages may take, and edges whose scores are computed at a time.
-_BYTES, _EDGES = 1 << 30, 1 << 14
-
 
 def relaxed_bp(
     X: ArrayLike,
@@ -105,7 +102,7 @@ def relaxed_bp(
     """
     require("gamp", model)
     require_one_head("relaxed belief propagation", model)
-    loop = Loop(model, damping, max_iter, tol, variance, rng)
+    loop = Loop(model, damping, max_iter, tol, variance=variance, rng=rng)
     choice("coupling", coupling, ("mean", "edge"), "(83), (90)")
     x = check_samples(X, model)
     n, _, dimension = x.shape
@@ -140,10 +137,12 @@ def relaxed_bp(
 def _check_size(n: int, dimension: int, p: int, m: int) -> None:
     # what, C, b and A of each edge, and one more of C while it is renewed; x; the output and a point of its fibre.
     needed = 8 * n * dimension * (2 * p + 3 * p * p + m + m * m + p * m)
-    if needed > _BYTES:
+    # Bytes that the messages may take.
+    most = 1 << 30
+    if needed > most:
         raise ValueError(
             f"relaxed_bp keeps messages on N D = {n} x {dimension} edges (troiani2025 (85)), {needed / 2**30:.1f} GiB "
-            f"here and at most {_BYTES / 2**30:g} GiB; take fewer samples or dimensions, or gamp, which needs no edges"
+            f"here and at most {most / 2**30:g} GiB; take fewer samples or dimensions, or gamp, which needs no edges"
         )
 
 
@@ -218,8 +217,10 @@ class _Messages:
         if not self._begun:
             mean[:], self._covariance[:], self._begun = weights.T, covariance, True
         field, coupling = np.empty(mean.shape), np.empty(self._covariance.shape)
+        # Edges whose scores are computed at a time.
+        edges = 1 << 14
         try:
-            for part in rows_of(mean, max(1, _EDGES // dimension)):
+            for part in rows_of(mean, max(1, edges // dimension)):
                 field[part], coupling[part] = self._to_weights(part)
         except ConvergenceError as error:
             raise DivergedError(str(error)) from error
@@ -227,7 +228,7 @@ class _Messages:
             raise DivergedError("scores are not finite")
         total_field = field.sum(axis=0) + (np.swapaxes(side, 0, 1) if isinstance(side, np.ndarray) else 0.0)
         total = coupling.sum(axis=0) + (1 + strength) * np.eye(p)
-        for part in rows_of(mean, max(1, _EDGES // dimension)):
+        for part in rows_of(mean, max(1, edges // dimension)):
             spread = _inverse(total - coupling[part])
             new = (spread @ (total_field - field[part])[..., None])[..., 0]
             mean[part] = (1 - old) * new + old * mean[part]

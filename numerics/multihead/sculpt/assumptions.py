@@ -7,15 +7,6 @@ from ..errors import Degenerate, DegenerateSum, InsufficientCertifiedRows, NotId
 
 __all__ = ["check_bounded", "check_certified", "check_distinct", "check_shape", "check_sum"]
 
-# Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
-_RANK, _NOTHING = 1e-3, 1e-6
-# A matrix of d x d independent normal entries of deviation one has a norm above 2 sqrt(d) + 3 in one case of 100.
-_ABOVE = 3.0
-# Independent constraints per unknown of Theta.
-_CONSTRAINTS = 1.5
-# Of the largest eigenvalue of constraints: below, it is rounding.
-_DEPENDS = 1e-12
-
 
 def check_shape(tokens: int, dim: int, heads: int) -> None:
     """Raise unless k >= 2 and d >= m (k - 1)."""
@@ -47,9 +38,13 @@ def check_sum(s: Array, y: Array, heads: int, noise: float = 0.0) -> None:
     """
     k, d = y.shape[1:]
     values = np.linalg.svd(s, compute_uv=False)
-    if values[0] <= _NOTHING * np.sqrt(np.mean(y**2)):
+    # Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
+    least_rank, nothing = 1e-3, 1e-6
+    if values[0] <= nothing * np.sqrt(np.mean(y**2)):
         raise DegenerateSum("S, the sum of the W_i", "zero", "a sum that does not vanish", 'try method="restarts"')
-    least = max(_RANK * values[0], (2 * np.sqrt(d) + _ABOVE) * noise)
+    # A matrix of d x d independent normal entries of deviation one has a norm above 2 sqrt(d) + 3 in one case of 100.
+    above = 3.0
+    least = max(least_rank * values[0], (2 * np.sqrt(d) + above) * noise)
     rank, needed = int(np.sum(values > least)), min(d, heads * (k - 1) + 1)
     if rank < needed:
         raise DegenerateSum(
@@ -70,7 +65,8 @@ def check_distinct(samples: int) -> None:
 
 def check_certified(constraints: int, dim: int) -> None:
     """Raise unless there are 1.5 d^2 independent constraints from certified rows."""
-    needed = int(np.ceil(_CONSTRAINTS * dim * dim))
+    # Independent constraints per unknown of Theta.
+    needed = int(np.ceil(1.5 * dim * dim))
     if constraints < needed:
         raise InsufficientCertifiedRows(
             "the number of logit differences from certified rows, of attention weights inside the simplex,",
@@ -87,7 +83,9 @@ def check_bounded(rows: Array) -> None:
     matrix, so that eigenvalues of their Gram matrix are zero to 1e-15 of the largest, or no rounding.
     """
     values = np.linalg.eigvalsh(rows.T @ rows)
-    fixed = int(np.sum(values > _DEPENDS * values[-1]))
+    # Of the largest eigenvalue of constraints: below, it is rounding.
+    depends = 1e-12
+    fixed = int(np.sum(values > depends * values[-1]))
     if fixed < len(values):
         raise InsufficientCertifiedRows(
             "the number of directions of Theta that logit differences from certified rows depend on",

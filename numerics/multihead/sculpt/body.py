@@ -14,10 +14,6 @@ from .simplex import Patterns
 __all__ = ["Body", "inequalities", "slabs", "violation"]
 
 Index = NDArray[np.intp]
-# Added to the residual: rounding of the outputs, and of log ratios of small weights.
-_FLOOR = 1e-7
-# Two-sided constraints per entry of Theta, and at most: as a matrix they take 8 d^2 bytes each.
-_PER_UNKNOWN, _MOST = 20, 12_000
 
 
 @few_lines
@@ -89,7 +85,9 @@ def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | 
     seen = _Seen(x, patterns, s, noise_std)
     parts = []
     k = x.shape[1]
-    most = min(_PER_UNKNOWN * x.shape[2] ** 2, _MOST) if most is None else most
+    # Two-sided constraints per entry of Theta, and at most: as a matrix they take 8 d^2 bytes each.
+    per_unknown, most_slabs = 20, 12_000
+    most = min(per_unknown * x.shape[2] ** 2, most_slabs) if most is None else most
     for a in range(k):
         for c in range(a):
             rows = np.nonzero(inside[:, :, a] & inside[:, :, c])
@@ -126,7 +124,9 @@ def _constraints(seen: _Seen, rows: tuple[Index, ...], tokens: tuple[int, int], 
     (n, r), (a, c), x = rows, tokens, seen.x
     high = seen.patterns.alpha[n, r, a]
     difference = x[n, a] - x[n, c]
-    off = seen.patterns.rho[n, r] + seen.noise_std * np.sqrt(x.shape[2]) + _FLOOR
+    # Added to the residual: rounding of the outputs, and of log ratios of small weights.
+    floor = 1e-7
+    off = seen.patterns.rho[n, r] + seen.noise_std * np.sqrt(x.shape[2]) + floor
     slack = off / np.linalg.norm(difference @ seen.s, axis=1) * (1 / high + 1 / low)
     order = np.argsort(slack, kind="stable")[:most]
     return Body(x[n[order], r[order]], difference[order], np.log(high[order] / low[order]), slack[order])

@@ -18,13 +18,6 @@ Mask = NDArray[np.bool_]
 #: Network weights above this are inside the simplex.
 INTERIOR = 0.02
 _ROUNDS, _FIRST, _LAST = 30, 0.30, 0.02
-# Rows used in the rounds; the last regression takes all.
-_ROWS = 60_000
-# Of the least eigenvalue of the kept patterns' second moment. Below, they have moved to rows of one kind.
-_SPREAD = 0.12
-# Of the size of an output row: rounding of rho. A pattern solves normal equations whose pivots are 1e-12 of the largest
-# at least, so that alpha^T X S is off by a few eps / sqrt(1e-12) = 2e-10 of its size.
-_TIED = 1e-9
 
 
 @few_lines
@@ -109,14 +102,19 @@ def certify(x: Array, y: Array, s: Array, heads: int) -> Certification:
     chen2024, certification.
     """
     n, k, d = x.shape
+    # Rows used in the rounds; the last regression takes all.
+    rows = 60_000
     # A fixed stride rather than a draw: samples come in no order.
-    stride = max(1, math.ceil(n * k / _ROWS))
+    stride = max(1, math.ceil(n * k / rows))
     part, outputs = x[::stride], y[::stride]
     last = _FIRST if heads == 1 else min(_FIRST, max(_LAST, 6 * d / (len(part) * k)))
     rounds: list[Round] = []
     status = f"{_ROUNDS} rounds"
     face = None
-    margin = _TIED * math.sqrt(d * float(np.mean(y**2)))
+    # Of the size of an output row: rounding of rho. A pattern solves normal equations whose pivots are 1e-12 of the
+    # largest at least, so that alpha^T X S is off by a few eps / sqrt(1e-12) = 2e-10 of its size.
+    tied = 1e-9
+    margin = tied * math.sqrt(d * float(np.mean(y**2)))
     for quantile in np.geomspace(_FIRST, last, _ROUNDS):
         found = simplex_regression(part, outputs, s, face)
         face = found.face
@@ -125,8 +123,9 @@ def certify(x: Array, y: Array, s: Array, heads: int) -> Certification:
         moment = mixed.T @ mixed / max(len(mixed), 1)
         spread = float(np.linalg.eigvalsh(moment)[0])
         rounds.append(Round(float(quantile), len(mixed), spread, float(np.sqrt(np.mean(found.rho[kept] ** 2)))))
+        # Of the least eigenvalue of the kept patterns' second moment. Below, they have moved to rows of one kind.
         # With one head there is nothing to collapse to: every row is certified.
-        if len(mixed) < 4 * d or (heads > 1 and spread < _SPREAD):
+        if len(mixed) < 4 * d or (heads > 1 and spread < 0.12):
             status = f"stopped at round {len(rounds)}: {len(mixed)} rows of spread {spread:.2g} would be left"
             break
         s = np.asarray(np.linalg.solve(moment, mixed.T @ outputs[kept] / len(mixed)), np.float64)

@@ -10,10 +10,6 @@ from .body import Body
 
 __all__ = ["Hull", "affine_hull", "span_residual"]
 
-# Of singular values beside the largest, below which the Gram matrix does not show them: it has their squares, with
-# errors of 1e-16 of the largest, which leave of a fit along a direction of 1e-6 four digits.
-_RANK = 1e-6
-
 
 @few_lines
 @dataclass(frozen=True)
@@ -66,7 +62,10 @@ def affine_hull(body: Body, heads: int) -> Hull:
     kept = d * d - (heads - 1)
     on = basis[:kept]
     right = on @ (weighted.T @ (body.bound * weight))
-    proxy = (right / np.maximum(singular[:kept], _RANK * singular[0]) ** 2) @ on
+    # Of singular values beside the largest, below which the Gram matrix does not show them: it has their squares, with
+    # errors of 1e-16 of the largest, which leave of a fit along a direction of 1e-6 four digits.
+    rank = 1e-6
+    proxy = (right / np.maximum(singular[:kept], rank * singular[0]) ** 2) @ on
     gap = 1.0 if heads == 1 else float(singular[kept - 1] / max(singular[kept], np.finfo(float).tiny))
     return Hull(proxy.reshape(d, d), basis[kept:].reshape(heads - 1, d, d), singular, basis, gap)
 

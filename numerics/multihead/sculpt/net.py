@@ -15,16 +15,6 @@ from .programs import Box
 
 __all__ = ["Net", "best_tuples", "grid", "search"]
 
-# Points per axis, two for more heads. All tuples would number (g^(m-1) choose m).
-_GRID = {1: 1, 2: 31, 3: 7, 4: 5, 5: 3}
-# Heads up to which all tuples are tried; above, the best branches at every point of a tuple. In the tests of both, five
-# branches found the best tuple of all.
-_EXHAUSTIVE, _BRANCHES = 3, 5
-# Of the trace of a Gram matrix per column: neighbouring points of the net see nearly the same patterns.
-_RIDGE = 1e-9
-# Decimals of errors that are compared: rounding, over the root of the ridge, is below 1e-11.
-_DECIMALS = 9
-
 
 @few_lines
 @dataclass(frozen=True)
@@ -54,7 +44,9 @@ class Net:
 
 def grid(box: Box, heads: int) -> Array:
     """Points of the net in hull coordinates, shape (c, m - 1)."""
-    size = _GRID.get(heads, 2)
+    # Points per axis, two for more heads. All tuples would number (g^(m-1) choose m).
+    points = {1: 1, 2: 31, 3: 7, 4: 5, 5: 3}
+    size = points.get(heads, 2)
     axes = [np.linspace(low, high, size) for low, high in zip(box.low, box.high, strict=True)]
     return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=-1) if axes else np.zeros((1, 0))
 
@@ -78,8 +70,13 @@ def search(x: Array, y: Array, hull: Hull, box: Box, heads: int) -> Net:
     d, count = batch.dim, len(points)
     mixed = batch.mixed(batch.attention(hull.proxy + np.tensordot(points, hull.directions, 1)))
     gram = mixed @ mixed.T
-    gram[np.diag_indices(len(gram))] += _RIDGE * np.trace(gram) / len(gram)
-    found = _Search(d, None if heads <= _EXHAUSTIVE else _BRANCHES)
+    # Of the trace of a Gram matrix per column: neighbouring points of the net see nearly the same patterns.
+    ridge = 1e-9
+    gram[np.diag_indices(len(gram))] += ridge * np.trace(gram) / len(gram)
+    # Heads up to which all tuples are tried; above, the best branches at every point of a tuple. In the tests of both,
+    # five branches found the best tuple of all.
+    exhaustive, branches = 3, 5
+    found = _Search(d, None if heads <= exhaustive else branches)
     found.visit(_Branch(gram, mixed @ batch.y.T, np.arange(count), heads, [], 0.0))
     tuples, explained = found.tuples()
     return Net(box, points, tuples, 1.0 - explained / batch.size)
@@ -89,8 +86,10 @@ def best_tuples(net: Net, number: int) -> list[int]:
     """Tuples of least error that pairwise share at most m - 2 points: neighbours lead to one and the same minimum."""
     m = net.tuples.shape[1]
     chosen: list[int] = []
+    # Decimals of errors that are compared: rounding, over the root of the ridge, is below 1e-11.
+    decimals = 9
     # Saturated patterns are the same at many points of the net: of equal errors the first is taken.
-    for candidate in np.argsort(np.round(net.error, _DECIMALS), kind="stable"):
+    for candidate in np.argsort(np.round(net.error, decimals), kind="stable"):
         mine = set(net.tuples[candidate].tolist())
         if all(len(mine & set(net.tuples[other].tolist())) <= max(0, m - 2) for other in chosen):
             chosen.append(int(candidate))

@@ -16,13 +16,6 @@ from .hull import Hull
 
 __all__ = ["Box", "Polytope"]
 
-_STATUS = {
-    1: "stopped at its limit of time or iterations",
-    2: "without a solution",
-    3: "unbounded",
-    4: "lost to rounding",
-}
-
 
 @few_lines
 @dataclass(frozen=True)
@@ -105,10 +98,16 @@ class Polytope:
         found = linprog(
             cost, A_ub=matrix, b_ub=right, bounds=(None, None), method="highs", options={"time_limit": self.time_limit}
         )
+        status = {
+            1: "stopped at its limit of time or iterations",
+            2: "without a solution",
+            3: "unbounded",
+            4: "lost to rounding",
+        }
         if found.status != 0:
             raise LinearProgramFailure(
                 "a linear program over the convex body",
-                f"{_STATUS.get(found.status, 'not solved')} after {time.monotonic() - start:.3g} s",
+                f"{status.get(found.status, 'not solved')} after {time.monotonic() - start:.3g} s",
                 "its optimum",
                 "raise time_limit, or give more examples so that the body is bounded",
             )

@@ -14,11 +14,6 @@ from .results import Attempt
 
 __all__ = ["Refined", "proxies", "refine"]
 
-# Steps of the last descent from what is accepted.
-_POLISH = 10
-# Two descents that end at errors within this of each other found one minimum.
-_AGREE = 0.1
-
 
 @dataclass(frozen=True)
 class Refined:
@@ -61,6 +56,8 @@ def refine(
     ends: list[Descent] = []
     best: tuple[float, Descent] | None = None
     count = len(split.X)
+    # Two descents that end at errors within this of each other found one minimum.
+    agree = 0.1
     for name, theta in candidates:
         size = unknowns(len(theta), held.dim)
         optimiser = best_optimiser(size)
@@ -69,7 +66,7 @@ def refine(
         before = held.error(theta, best_w(X, Y, theta))
         found = descended(X, Y, theta, optimiser, noisy=noisy)
         error = held.error(found.theta, found.w)
-        agreed = best is not None and abs(error - best[0]) <= _AGREE * best[0]
+        agreed = best is not None and abs(error - best[0]) <= agree * best[0]
         attempts.append(Attempt(name, before, error, found.n_iter))
         ends.append(found)
         if best is None or error < best[0]:
@@ -78,13 +75,15 @@ def refine(
             break
     assert best is not None, "no candidates"
     error, found = best
+    # Steps of the last descent from what is accepted.
+    polish = 10
     if error > accept:
         # Saturated heads show in few rows, of all.
         found = finished(split, ends, optimiser, accept)
         error = held.error(found.theta, found.w)
     elif count < len(split.X) and noisy and error > EXACT:
         # A few steps, to where the noise is least.
-        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=True, steps=_POLISH)
+        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=True, steps=polish)
         last_error = held.error(last.theta, last.w)
         if last_error < error:
             error, found = last_error, last

@@ -31,19 +31,6 @@ from .simplex import simplex_regression
 
 __all__ = ["sculpt"]
 
-# Levels of the body over the least one, and the least of all. At 4 the boxes of the tests hold all heads, at 1.5 few.
-_LADDER, _LEAST_LEVEL = (4.0, 12.0, 40.0), 3.0
-# Candidates from the net of every level, and around the proxy after them.
-_PER_NET, _PROXIES = 2, 4
-# Constraints of the linear programs, and samples of the regressions.
-_SLABS, _ONE_SIDED, _NET_SAMPLES = 1500, 500, 1500
-# Least second moment of certified patterns in any direction, where trimming ends.
-_SPREAD = 0.12
-# Rows of the large-margin fit, per unknown of a column of S.
-_MARGIN_ROWS = 8
-# Of the outputs: an estimate of the noise below is rounding, as residuals are off by 1e-9 of them at most.
-_SILENT = 1e-8
-
 
 def sculpt(
     X: ArrayLike,
@@ -123,7 +110,9 @@ def _deviation(certification: Certification, level: float, samples: int) -> floa
     if not certification.rounds:
         return level / math.sqrt(samples)
     last = certification.rounds[-1]
-    return level / math.sqrt(last.kept * max(last.spread, _SPREAD))
+    # Least second moment of certified patterns in any direction, where trimming ends.
+    spread = 0.12
+    return level / math.sqrt(last.kept * max(last.spread, spread))
 
 
 class _Shape(NamedTuple):
@@ -158,16 +147,18 @@ def _steps(
     with clock("body and hull"):
         shape = _shape(x, y, certification, heads, sigma)
     with clock("linear programs"):
-        tightest = shape.body.tightest(_SLABS)
+        tightest = shape.body.tightest(1500)  # constraints of the linear programs
         polytope = Polytope(tightest, shape.one_sided, shape.hull, time_limit)
         # One head has no hull to bound: the level of the proxy itself bounds the least one.
         least = polytope.least_level() if heads > 1 else float(violation(tightest, shape.hull.proxy))
     nets: list[Net] = []
 
+    # Candidates around the proxy.
+    near_proxy = 4
+
     def candidates() -> Iterator[tuple[str, Array]]:
-        levels = [max(_LEAST_LEVEL, step * least) for step in (_LADDER if heads > 1 else _LADDER[:1])]
-        yield from _from_nets(shape, polytope, levels, nets, clock)
-        yield from proxies(shape.hull.proxy, heads, _PROXIES, generator)
+        yield from _from_nets(shape, polytope, _levels(heads, least), nets, clock)
+        yield from proxies(shape.hull.proxy, heads, near_proxy, generator)
 
     accept = acceptable(split, shape.level, 2 * heads * x.shape[2] ** 2).high
     with clock("refinement"):
@@ -198,9 +189,17 @@ def _steps(
     )
 
 
+def _levels(heads: int, least: float) -> list[float]:
+    """Levels of the body over the least one. At 4 the boxes of the tests hold all heads, at 1.5 few."""
+    ladder, least_of_all = (4.0, 12.0, 40.0), 3.0
+    return [max(least_of_all, step * least) for step in (ladder if heads > 1 else ladder[:1])]
+
+
 def _rounding(y: Array) -> float:
     """Residuals up to here are rounding of the outputs."""
-    return _SILENT * math.sqrt(float(np.mean(y**2)))
+    # Of the outputs: an estimate of the noise below is rounding, as residuals are off by 1e-9 of them at most.
+    silent = 1e-8
+    return silent * math.sqrt(float(np.mean(y**2)))
 
 
 def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: float | None) -> _Shape:
@@ -210,16 +209,20 @@ def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: 
     body = slabs(x, certification.patterns, certification.s, level)
     check_certified(differences(certification.patterns), x.shape[2])
     hull = affine_hull(body, heads)
+    # Rows of the large-margin fit, per unknown of a column of S.
+    margin_rows = 8
     if heads == 1:
         # A better sum makes a thinner body.
-        margin = large_margin_sum(x, y, hull.proxy, _MARGIN_ROWS * x.shape[2])
+        margin = large_margin_sum(x, y, hull.proxy, margin_rows * x.shape[2])
         patterns = simplex_regression(x, y, margin.s, certification.patterns.face)
         # Where both leave rounding, which sum is taken makes no difference beyond it.
         if np.median(patterns.rho) < np.median(certification.patterns.rho) + _rounding(y):
             certification = Certification(margin.s, patterns, certification.rounds, certification.status)
             body = slabs(x, patterns, margin.s, level)
             hull = affine_hull(body, heads)
-    one_sided = inequalities(x, certification.patterns, certification.s, level, _ONE_SIDED)
+    # One-sided constraints of the linear programs.
+    most = 500
+    one_sided = inequalities(x, certification.patterns, certification.s, level, most)
     return _Shape(x, y, certification, level, body, one_sided, hull, margin)
 
 
@@ -228,13 +231,17 @@ def _from_nets(
 ) -> Iterator[tuple[str, Array]]:
     """The best tuples of a net at each level of the body; the nets are added to the list."""
     heads = shape.hull.directions.shape[0] + 1
+    # Candidates from the net of every level.
+    per_net = 2
+    # Samples of the regressions.
+    samples = 1500
     for t in levels:
         with clock("linear programs"):
             box = polytope.box(t)
         with clock("net"):
-            net = search(shape.x[:_NET_SAMPLES], shape.y[:_NET_SAMPLES], shape.hull, box, heads)
+            net = search(shape.x[:samples], shape.y[:samples], shape.hull, box, heads)
             nets.append(net)
-            chosen = best_tuples(net, _PER_NET)
+            chosen = best_tuples(net, per_net)
         for number, tuple_ in enumerate(chosen):
             yield f"net, t = {t:.3g}, no. {number + 1}", net.matrices(shape.hull, tuple_)
 

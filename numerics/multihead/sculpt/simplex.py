@@ -13,11 +13,6 @@ from ...learning.blocks import Array
 
 __all__ = ["Patterns", "faces", "simplex_regression"]
 
-# Of a pivot beside the largest square norm of the tokens' images: below, a face is flat and a smaller one is as good.
-_FLAT = 1e-12
-# Of a multiplier, relative to the largest entry of the gradient: rounding of sums of at most a few dozen products.
-_SLACK = 1e-10
-
 
 @few_lines
 class Patterns(NamedTuple):
@@ -87,6 +82,8 @@ def _solve(gram: Array, products: Array, masks: NDArray[np.int64], face: NDArray
     n, k, _ = gram.shape
     trial, best = np.empty(k), np.empty(k)
     space = _Space(np.empty(k, np.int64), np.empty((k, k)), np.empty(k))
+    # Of a multiplier, relative to the largest entry of the gradient: rounding of sums of at most a few dozen products.
+    slack = 1e-10
     for sample in range(n):
         g = gram[sample]
         scale = 0.0
@@ -115,7 +112,7 @@ def _solve(gram: Array, products: Array, masks: NDArray[np.int64], face: NDArray
                 if value < lowest:
                     lowest, chosen = value, mask
                     copy_vector(trial, best)
-                if low >= multiplier - _SLACK * max(scale, high):
+                if low >= multiplier - slack * max(scale, high):
                     chosen = mask
                     copy_vector(trial, best)
                     break
@@ -135,6 +132,9 @@ def _on_face(g: Array, c: Array, mask: int, scale: float, space: _Space, out: Ar
             index[size] = j
             size += 1
     base = index[0]
+    # Of a pivot beside the largest square norm of the tokens' images: below, a face is flat and a smaller one is as
+    # good.
+    flat = 1e-12
     # Cholesky of the Gram matrix of the differences to the first vertex, and forward substitution.
     for p in range(1, size):
         a = index[p]
@@ -147,7 +147,7 @@ def _on_face(g: Array, c: Array, mask: int, scale: float, space: _Space, out: Ar
             if q < p:
                 factor[p, q] = total / factor[q, q]
                 right[p] -= factor[p, q] * right[q]
-            elif total <= _FLAT * scale:
+            elif total <= flat * scale:
                 return False
             else:
                 factor[p, p] = np.sqrt(total)

@@ -9,11 +9,6 @@ from .posterior import Preimages
 
 __all__ = ["denoise_branched"]
 
-# Starts of each search at first.
-_FIRST = 512
-# Units of rounding times the condition of V.
-_ROUNDING = 32
-
 
 def denoise_branched(
     model: Network, given: tuple[Array, Array, Array], tol: float, most: int, rng: np.random.Generator
@@ -44,8 +39,11 @@ def _one(
     model: Network, given: tuple[Array, Array, Array], tol: float, most: int, rng: np.random.Generator
 ) -> OneOutput:
     v = given[2][0]
-    rounding = _ROUNDING * float(np.finfo(float).eps) * float(np.linalg.cond(v))
-    starts = _FIRST
+    # Units of rounding times the condition of V.
+    rounding = 32 * float(np.finfo(float).eps) * float(np.linalg.cond(v))
+    # Starts of each search at first.
+    first = 512
+    starts = first
     while True:
         one, other = (_entries(Preimages(model, own, 1, starts), *given) for own in rng.spawn(2))
         log_z, g, dg = one

@@ -24,8 +24,6 @@ Array = NDArray[np.float64]
 # Starts of the search for the branches of data: of three tokens one posterior in 1500 lacks something then. Of
 # averages so many at least, and one more for so many nodes asked for: 64 nodes leave a thirtieth, 1024 one in 150.
 _STARTS, _LEAST_STARTS, _NODES_OF_A_START = 512, 32, 8
-# Outputs at a time.
-_CHUNK = 64
 
 
 class Branches(NamedTuple):
@@ -142,8 +140,10 @@ class Preimages:
         return Summed(log_z, mean, second)
 
     def _in_parts(self, work: Callable[[slice], None], n: int) -> None:
+        # Outputs at a time.
+        chunk = 64
         with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(work, [slice(start, start + _CHUNK) for start in range(0, n, _CHUNK)]))
+            list(pool.map(work, [slice(start, start + chunk) for start in range(0, n, chunk)]))
 
 
 def _sums(found: Branches, signs: Array, omega: Array, v: Array) -> Summed:

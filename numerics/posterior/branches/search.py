@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from ...arithmetic.addresses import address, function_at
+from ...arithmetic.addresses import MATRIX, VECTOR, address, function_at
 from ...arithmetic.copies import copy_matrix
 from ...model.jacobians import Jacobian
 from ...model.network import Network
@@ -23,18 +23,9 @@ Whole = NDArray[np.int64]
 
 #: Branches of one output at most.
 MOST = 32
-# Steps from one start, tries of the damping of each, and the damping of the first. In as much time, 25 steps from more
-# starts miss as much (3 tokens, 1500 outputs: 0.7 % by 60 from 128 starts, 0.3 % by 25 from 512 in twice the time).
-_STEPS, _TRIES, _DAMPING = 60, 8, 1e-2
-# Sum of the squares of what the logarithms of the output are off by at a branch; steps from there on, which are those
-# of Newton.
-_SOLVED, _FURTHER = 1e-20, 2
-# Distance of two branches, relative to their size, within which they are one.
-_SAME = 1e-6
 
-_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-_LINK = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR))
-_JACOBIAN = types.FunctionType(types.void(_MATRIX, _VECTOR, _MATRIX))
+_LINK = types.FunctionType(types.void(MATRIX, VECTOR, VECTOR))
+_JACOBIAN = types.FunctionType(types.void(MATRIX, VECTOR, MATRIX))
 _link_at, _jacobian_at = function_at(_LINK), function_at(_JACOBIAN)
 
 
@@ -110,15 +101,22 @@ def _set_gram(matrix: Array, out: Array) -> None:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _descended(h: Array, y: Array, equations: Equations, work: _Work) -> bool:
     """Move h to a solution; False where the steps end elsewhere."""
-    value, damping, tokens, more = _off(h, y, equations, work.output), _DAMPING, h.shape[1], _FURTHER
-    for _ in range(_STEPS):
-        if value <= _SOLVED:
+    # Sum of the squares of what the logarithms of the output are off by at a branch; steps from there on, which are
+    # those of Newton.
+    solved, further = 1e-20, 2
+    # Steps from one start, tries of the damping of each, and the damping of the first. In as much time, 25 steps from
+    # more starts miss as much (3 tokens, 1500 outputs: 0.7 % by 60 from 128 starts, 0.3 % by 25 from 512 in twice the
+    # time).
+    steps, tries, first_damping = 60, 8, 1e-2
+    value, damping, tokens, more = _off(h, y, equations, work.output), first_damping, h.shape[1], further
+    for _ in range(steps):
+        if value <= solved:
             more -= 1
             if more < 0:
                 break
         _set_normal(h, y, equations, work)
         better = False
-        for _ in range(_TRIES):
+        for _ in range(tries):
             copy_matrix(work.normal, work.damped)
             for i in range(len(work.slopes)):
                 work.damped[i, i] = work.damped[i, i] * (1.0 + damping) + 1e-300
@@ -136,19 +134,21 @@ def _descended(h: Array, y: Array, equations: Equations, work: _Work) -> bool:
             damping *= 10.0
         if not better:
             break
-    return bool(value <= _SOLVED)
+    return bool(value <= solved)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _alike(one: Array, other: Array) -> bool:
     """Whether two indices differ by signs of their rows only."""
+    # Distance of two branches, relative to their size, within which they are one.
+    same = 1e-6
     for p in range(one.shape[0]):
         size = apart = reflected = 0.0
         for m in range(one.shape[1]):
             size += one[p, m] ** 2
             apart += (one[p, m] - other[p, m]) ** 2
             reflected += (one[p, m] + other[p, m]) ** 2
-        if min(apart, reflected) > _SAME**2 * size:
+        if min(apart, reflected) > same**2 * size:
             return False
     return True
 

@@ -1,7 +1,5 @@
 """Eight nodes on a chart at once: the indices at their coordinates, and the sums of their moments."""
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -118,7 +116,7 @@ def add_moments(block: Block, weight: Lanes, count: int) -> None:
     """Add mass, modes, and where there are so many sums their products."""
     modes, sums = block.modes, block.sums
     size = len(modes) // LANES
-    place: Any = np.int64(1 + size)  # numba compiles what takes a literal number once more
+    place: np.int64 = np.int64(1 + size)  # numba compiles what takes a literal number once more
     store(sums, 0, load(sums, 0) + weight)
     for i in range(size):
         one = weight * load(modes, LANES * i)

@@ -3,6 +3,7 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +32,6 @@ Array = NDArray[np.float64]
 
 # Independent randomisations that the error is from; nodes of each at first.
 _REPLICAS, _FIRST = 8, 2048
-# Draws from the prior among which peaks are looked for.
-_DRAWS = 256
 
 
 def denoise_sampled(
@@ -114,7 +113,7 @@ def denoise_sampled(
     ]
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
         found = _met(list(pool.map(lambda sample: _solved(sample, tol, most), samples)), tol)
-    found = [one._replace(log_z=one.log_z + own) for one, own in zip(found, unit, strict=True)]
+    found = [replace(one, log_z=one.log_z + own) for one, own in zip(found, unit, strict=True)]
     return OneOutput.stacked(found, lead, "monte-carlo", Origin.of(model, tol=tol, max_nodes=most))
 
 
@@ -171,7 +170,8 @@ def _solved(sample: _Sample, tol: float, most: int) -> OneOutput:
     while True:
         found = []
         for _ in range(_REPLICAS):
-            draws = sample.rng.standard_normal((_DRAWS, *shape))
+            # Draws from the prior among which peaks are looked for.
+            draws = sample.rng.standard_normal((256, *shape))
             search = Search(root, draws, sample.flips, np.empty((0, layout.dimension)))
             points = drawn_points(layout, nodes // 2, 1, sample.rng)
             counts = np.array([nodes // 2 - nodes // 4, nodes // 4])

@@ -28,9 +28,6 @@ __all__ = ["Frozen", "Weighed", "freeze", "heavy_nodes", "weigh"]
 
 Array = NDArray[np.float64]
 
-# Peaks that are kept.
-_PEAKS = 8
-
 
 class Frozen(NamedTuple):
     """Nodes of one posterior.
@@ -92,7 +89,8 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
     Frozen
     """
     layout, (most, shape) = target.layout, (2 * int(counts[0] + counts[1]) << target.layout.signs, target.omega.shape)
-    peaks, made = new_peaks(_PEAKS, layout.dimension), _Made(np.empty((most, *shape)), *np.empty((2, most)))
+    # Peaks that are kept.
+    peaks, made = new_peaks(8, layout.dimension), _Made(np.empty((most, *shape)), *np.empty((2, most)))
     lent = lend(Target(target.data, target.omega, lend(target.prior), lend(layout)))
     work = _Work(lend(new_scratch(layout)), lend(peaks), lend(new_broad(layout)), *np.empty((3, LANES)))
     fit_broad(lent, search.root, search.draws, work.scratch, work.broad)

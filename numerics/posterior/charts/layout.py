@@ -7,7 +7,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from ...arithmetic.addresses import address, function_at
+from ...arithmetic.addresses import MATRIX, VECTOR, address, function_at
 from ...model.charts import Chart
 from ...model.network import Network
 
@@ -32,11 +32,10 @@ Whole = NDArray[np.int64]
 LINE, CIRCLE, ARC = 0, 1, 2
 _KINDS = {"line": LINE, "circle": CIRCLE, "arc": ARC}
 
-_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-_READ = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR, _VECTOR))
-_COMPLETE = types.FunctionType(types.float64(_VECTOR, _VECTOR, _VECTOR, _MATRIX))
-_COMPLETE_LANES = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR))
-_FROM_OUTPUT = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR))
+_READ = types.FunctionType(types.void(MATRIX, VECTOR, VECTOR, VECTOR))
+_COMPLETE = types.FunctionType(types.float64(VECTOR, VECTOR, VECTOR, MATRIX))
+_COMPLETE_LANES = types.FunctionType(types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR))
+_FROM_OUTPUT = types.FunctionType(types.void(MATRIX, VECTOR, VECTOR))
 #: The functions of a chart from their addresses.
 read_at, complete_at, from_output_at = function_at(_READ), function_at(_COMPLETE), function_at(_FROM_OUTPUT)
 complete_lanes_at = function_at(_COMPLETE_LANES)

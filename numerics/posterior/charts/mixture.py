@@ -39,13 +39,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Width of the broad density in units of the scatter under the prior.
-_BROAD = 1.5
 BROAD_FREEDOM = 3
-# Least share of a peak.
-_LEAST_SHARE = 0.05
-# Relative difference of coordinates that are the same but for rounding.
-_SAME = 1e-6
 
 
 class Broad(NamedTuple):
@@ -136,7 +130,8 @@ def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad
         mean, square = total / count, 0.0
         for n in range(count):
             square += (values[j, n] - mean) ** 2
-        centre[j], width[j] = mean, _BROAD * math.sqrt(square / count)
+        # Width of the broad density in units of the scatter under the prior.
+        centre[j], width[j] = mean, 1.5 * math.sqrt(square / count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -286,8 +281,10 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
 def _reflected(z: Array, first: Array, peaks: Peaks, peak: int, place: int) -> bool:
     """Put the reflection of a peak there, that takes one image of the truth to the other; False where it is none."""
     size, centre, factor = len(z), peaks.centre, peaks.factor
+    # Relative difference of coordinates that are the same but for rounding.
+    same = 1e-6
     for j in range(size):
-        if not abs(abs(z[j]) - abs(first[j])) <= _SAME * abs(z[j]):
+        if not abs(abs(z[j]) - abs(first[j])) <= same * abs(z[j]):
             return False
     for j in range(size):
         sign = 1.0 if z[j] * first[j] >= 0.0 else -1.0
@@ -310,5 +307,7 @@ def set_shares(peaks: Peaks, found: int) -> None:
     for image in range(found):
         share[image] = math.exp(height[image] + log_det[image] - largest)
         total += share[image]
+    # Least share of a peak.
+    least_share = 0.05
     for image in range(found):
-        share[image] = (share[image] / total + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE)
+        share[image] = (share[image] / total + least_share) / (1.0 + found * least_share)

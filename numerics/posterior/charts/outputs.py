@@ -14,12 +14,6 @@ __all__ = ["output_data"]
 
 Array = NDArray[np.float64]
 
-# y is accepted if the link at indices with its data reproduces it to this (relative to its scale).
-_CONSISTENT = 1e-6
-# Of an activation of one's own, where it saturates: y in float64 has lost digits of its scores.
-_SATURATED = 1e-3
-# Coordinates that are tried for a sequence output: those of untied layers are not possible for all.
-_TRIALS = 256
 _LOST = "; or take a smaller beta: where the activation saturates, y in float64 has lost the digits of its scores"
 
 
@@ -72,7 +66,9 @@ def output_data(model: Network, layout: Layout, y: Array) -> Array:
     read_outputs(told, rng.standard_normal(h.shape[1:]), layout, data, h)
     if model.noise:
         return data  # every output is one of the model
-    for _ in range(_TRIALS if model.output == "sequence" else 0):
+    # Coordinates that are tried for a sequence output: those of untied layers are not possible for all.
+    trials = 256
+    for _ in range(trials if model.output == "sequence" else 0):
         # Only some shares of the layers are possible for an output.
         lost = np.flatnonzero(~np.isfinite(h).all(axis=(1, 2)))
         if not len(lost):
@@ -84,7 +80,11 @@ def output_data(model: Network, layout: Layout, y: Array) -> Array:
     if np.isfinite(h).all():
         scale = np.abs(array).max(axis=(1, 2))
         off = float((np.abs(model.link(h) - array).max(axis=(1, 2)) / scale).max())
-    if not off <= (_CONSISTENT if shown is array else _SATURATED):
+    # y is accepted if the link at indices with its data reproduces it to this (relative to its scale).
+    consistent = 1e-6
+    # Of an activation of one's own, where it saturates: y in float64 has lost digits of its scores.
+    saturated = 1e-3
+    if not off <= (consistent if shown is array else saturated):
         raise UnreachableOutputError(
             f"no indices of {model.describe()} give this y: the link is violated by {off:.3g} (troiani2025 (6)); check "
             "the activation, beta, the ranks and whether the layers are tied" + ("" if shown is array else _LOST)

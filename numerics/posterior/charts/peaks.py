@@ -20,15 +20,6 @@ __all__ = ["Peaks", "find_peak", "keep_peak", "log_student_norm", "new_peaks"]
 
 Array = NDArray[np.float64]
 
-# Steps towards a peak, and halvings of one.
-_STEPS, _HALVINGS = 8, 6
-# Relative step of the differences that slopes are taken by: they only place nodes.
-_DIFFERENCE = 1e-6
-# Multiples of it that are tried in turn next to the edge of where the density is finite.
-_NEAR_EDGES = (1.0, -1.0, 1e-4, -1e-4)
-# Gain of a step below which it was the last one; least share of a variance that is left by rounding.
-_SMALL, _LEAST = 0.1, 1e-12
-
 
 class Peaks(NamedTuple):
     """Student densities in the coordinates of a chart.
@@ -78,9 +69,13 @@ def _set_slopes(z: Array, signs: Array, target: Target, scratch: Scratch) -> flo
     gradient, value = scratch.gradient, np.nan
     for j in range(len(z)):
         gradient[j] = np.nan
-    for times in _NEAR_EDGES:
+    # Relative step of the differences that slopes are taken by: they only place nodes.
+    difference = 1e-6
+    # Multiples of it that are tried in turn next to the edge of where the density is finite.
+    near_edges = (1.0, -1.0, 1e-4, -1e-4)
+    for times in near_edges:
         for first in range(0, len(z) + 1, LANES):
-            value = _set_differences(z, first, times * _DIFFERENCE, value, signs, target, scratch)
+            value = _set_differences(z, first, times * difference, value, signs, target, scratch)
         missing = False
         for j in range(len(z)):
             missing |= not math.isfinite(gradient[j])
@@ -163,8 +158,10 @@ def _set_local(z: Array, signs: Array, target: Target, scratch: Scratch) -> tupl
         for i in range(j + 1):
             total += hessian[j, i]
     fine = math.isfinite(total)  # as all that it is the sum of
+    # Least share of a variance that is left by rounding.
+    least = 1e-12
     if fine:
-        set_lower_factor(hessian, _LEAST, scratch.factor)
+        set_lower_factor(hessian, least, scratch.factor)
     return fine, value
 
 
@@ -182,7 +179,9 @@ def _stepped(z: Array, value: float, signs: Array, target: Target, scratch: Scra
         for j in range(i + 1, len(z)):
             total -= factor[j, i] * move[j]
         move[i] = total / factor[i, i]
-    for halving in range(_HALVINGS):
+    # Halvings of a step.
+    halvings = 6
+    for halving in range(halvings):
         for i in range(len(z)):
             trial[i] = z[i] + move[i] * 0.5**halving
         lower = -log_posterior(trial, signs, target, scratch)
@@ -206,9 +205,13 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
         Lower factor of the precision of the Gaussian along the tangent, in `scratch`.
     """
     fine, value, gain, factor = True, np.inf, np.inf, scratch.factor
-    for step in range(_STEPS + 1):
+    # Steps towards a peak.
+    steps = 8
+    # Gain of a step below which it was the last one.
+    small = 0.1
+    for step in range(steps + 1):
         fine, value = _set_local(z, signs, target, scratch)
-        if not fine or gain < _SMALL or step == _STEPS:
+        if not fine or gain < small or step == steps:
             break
         gain = _stepped(z, value, signs, target, scratch)
         if not gain > 0.0:

@@ -23,14 +23,6 @@ __all__ = ["ChartMoments", "ChartPosterior", "sign_flips"]
 
 Array = NDArray[np.float64]
 
-# Pairs of sets of nodes that outputs of one randomisation take turns with, at least, and numbers that all may be: what
-# outputs share is noise that more of them do not diminish. Outputs at a time; draws that broad densities are fitted to.
-_PAIRS, _NUMBERS, _CHUNK, _DRAWS = 32, 2**22, 64, 32
-# Independent nodes that half of the posteriors are worth at least: below, the bias of ratios has no estimate.
-_LEAST_WORTH = 8.0
-# Changes of sign at which peaks are looked for, at most: each is looked for at every output.
-_MOST_FLIPS = 16
-
 
 class ChartMoments(NamedTuple):
     """Moments of n posteriors, by sets of nodes and by pieces of them as of `Pieces`.
@@ -115,16 +107,21 @@ class ChartPosterior:
         self.layout = layout_of(self._chart, constants_of(model))
         self._workers = threads_of(workers)
         self._flips = sign_flips(model)
-        pairs = min(_PAIRS, per)
+        # Pairs of sets of nodes that outputs of one randomisation take turns with, at least, and numbers that all may
+        # be: what outputs share is noise that more of them do not diminish.
+        most_pairs, most_numbers = 32, 2**22
+        # Draws that broad densities are fitted to.
+        draws = 32
+        pairs = min(most_pairs, per)
         each = replicas * pairs * nodes * (self.layout.dimension + len(self.layout.kinds) + 2)
-        shifts = min(per // pairs, max(1, _NUMBERS // each))
+        shifts = min(per // pairs, max(1, most_numbers // each))
         sets = pairs * shifts
         self._pair = (np.arange(per) % sets + sets * np.arange(replicas)[:, None]).ravel()
         half = nodes // 2
         self._nodes = Nodes(
             np.array([half - half // 2, half // 2]),
             drawn_points(self.layout, half, pairs * replicas, rng, shifts=shifts),
-            rng.standard_normal((_DRAWS, model.indices + model.noise_rows, model.tokens)),
+            rng.standard_normal((draws, model.indices + model.noise_rows, model.tokens)),
         )
 
     @property
@@ -168,7 +165,9 @@ class ChartPosterior:
                 f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
                 "raise nodes, or take another seed"
             )
-        if n > 1 and (worth := float(np.median(made.effective))) < _LEAST_WORTH:
+        # Independent nodes that half of the posteriors are worth at least: below, the bias of ratios has no estimate.
+        least_worth = 8.0
+        if n > 1 and (worth := float(np.median(made.effective))) < least_worth:
             raise ConvergenceError(
                 f"half of the sampled posteriors (12) of {self.model.describe()} have an effective number of "
                 f"nodes of {worth:.1f} of {self._nodes.counts.sum()} or less, too few for an error; raise nodes"
@@ -204,8 +203,11 @@ class ChartPosterior:
         one, other = np.tril_indices(len(v) if second else 0)
         free, spread = len(v) * tokens + _place(one * tokens, other * tokens), prior.spread[one, other]
 
+        # Outputs at a time.
+        chunk = 64
+
         def work(first: int) -> None:
-            part = slice(first, first + _CHUNK)
+            part = slice(first, first + chunk)
             some = Outputs(outputs.truth[part], outputs.omega[part], outputs.flips, outputs.pair[part])
             count = len(some.pair)
             sums = Sums(np.empty(count), np.empty((count, 2 * PIECES, 1 + all_seen)), np.empty((count, 2)))
@@ -217,7 +219,7 @@ class ChartPosterior:
             made.effective[part] = _worth(sums)
 
         with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(work, range(0, n, _CHUNK)))
+            list(pool.map(work, range(0, n, chunk)))
         return made
 
 
@@ -256,8 +258,10 @@ def sign_flips(model: Network) -> Array:
         for n, part in enumerate(parts)
         if n not in summed and (chain is None or not chain.fixed(part[0][0]))
     ]
+    # Changes of sign at which peaks are looked for, at most: each is looked for at every output.
+    most_flips = 16
     # Later layers first: they are learned first.
-    rows = rows[::-1][: _MOST_FLIPS.bit_length() - 1]
+    rows = rows[::-1][: most_flips.bit_length() - 1]
     out = []
     for choice in product((1.0, -1.0), repeat=len(rows)):
         signs = np.ones(model.indices + model.noise_rows)

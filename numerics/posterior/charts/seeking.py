@@ -21,9 +21,6 @@ Array = NDArray[np.float64]
 
 # Draws from the prior that a peak is looked for at, the best of all.
 _BEST = 4
-# Squared distance in units of its scale within which a peak is the same, and the volume beside the largest, as a
-# logarithm, that is left to the nodes from the prior.
-_SAME, _SMALL = 0.25, -9.0
 
 
 class Search(NamedTuple):
@@ -80,8 +77,10 @@ def _keep(peaks: Peaks, found: int, z: Array, height: float, factor: Array, scra
     for j in range(len(z)):
         log_det -= math.log(factor[j, j])
     place, least = found, height + log_det
+    # Squared distance in units of its scale within which a peak is the same.
+    same = 0.25
     for image in range(found):
-        if squared_distance(z, image, peaks, layout, scratch.work) < _SAME * len(z):
+        if squared_distance(z, image, peaks, layout, scratch.work) < same * len(z):
             if height <= heights[image]:
                 return found
             place, least = image, -np.inf
@@ -104,8 +103,10 @@ def _without_small(peaks: Peaks, found: int) -> int:
     kept: Any = np.int64(0)
     for image in range(found):
         largest = max(largest, height[image] + log_det[image])
+    # The volume beside the largest, as a logarithm, that is left to the nodes from the prior.
+    small = -9.0
     for image in range(found):
-        if height[image] + log_det[image] > largest + _SMALL:
+        if height[image] + log_det[image] > largest + small:
             copy_vector(centre[image], centre[kept])
             copy_matrix(factor[image], factor[kept])
             height[kept], log_det[kept] = height[image], log_det[image]

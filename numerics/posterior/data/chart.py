@@ -22,9 +22,6 @@ __all__ = ["ChartedPosterior"]
 
 # Nodes of each output, of both sets: at first, and at most.
 _FIRST, _MOST = 256, 2048
-# Pairs of sets of nodes that outputs take turns with: sums over outputs that share one share its error, and slopes are
-# small differences of such sums. Draws from the prior among which peaks are looked for.
-_PAIRS, _DRAWS = 256, 64
 
 
 class ChartedPosterior(FrozenPosterior):
@@ -50,9 +47,12 @@ class ChartedPosterior(FrozenPosterior):
         self._data: Array = named_rows(lambda part: output_data(model, self.layout, part), y)
         self._most = settings.nodes or _MOST
         self._flips = sign_flips(model)
-        pairs = min(_PAIRS, self.rows)
+        # Pairs of sets of nodes that outputs take turns with: sums over outputs that share one share its error, and
+        # slopes are small differences of such sums. Draws from the prior among which peaks are looked for.
+        most_pairs, draws = 256, 64
+        pairs = min(most_pairs, self.rows)
         self._points = drawn_points(self.layout, self._most // 2, pairs, settings.rng)
-        self._draws = settings.rng.standard_normal((_DRAWS, len(self.layout.free), model.tokens))
+        self._draws = settings.rng.standard_normal((draws, len(self.layout.free), model.tokens))
         self._kept: list[_Kept | None] = [None] * self.rows
 
     def given(self, omega: Array, V: Array) -> Given:

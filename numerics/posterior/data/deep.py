@@ -12,11 +12,6 @@ from .outputs import named_rows
 
 __all__ = ["DeepPosterior"]
 
-# Nodes of each output.
-_NODES = 1024
-# Sets of nodes; outputs that share one share its error.
-_SETS = 16
-
 
 class DeepPosterior:
     """Depth >= 2, rank 1, beyond two layers of two tokens.
@@ -32,7 +27,11 @@ class DeepPosterior:
 
     def __init__(self, model: Network, y: Array, settings: Settings) -> None:
         self.rows, self.model = len(y), model
-        self._posterior = SampledPosterior(model, settings.nodes or _NODES, _SETS, 1, settings.rng, 1)
+        # Nodes of each output.
+        nodes = 1024
+        # Sets of nodes; outputs that share one share its error.
+        sets = 16
+        self._posterior = SampledPosterior(model, settings.nodes or nodes, sets, 1, settings.rng, 1)
         self._v: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:

@@ -19,11 +19,6 @@ from .outputs import named_rows
 
 __all__ = ["DeepPairPosterior"]
 
-# Nodes of each set and half, sets, and share of the nodes that are solved for the last layer.
-_NODES, _SETS, _FOR_LAST = 512, 64, 0.5
-# Most nodes of an output.
-_MOST = 65536
-
 
 class DeepPairPosterior(FrozenPosterior):
     """Posteriors of L >= 3 tied softmax layers of rank 1 over two tokens.
@@ -41,14 +36,18 @@ class DeepPairPosterior(FrozenPosterior):
     def __init__(self, model: Network, y: Array, settings: Settings) -> None:
         super().__init__(model, len(y), token_modes(2))
         self._v = np.ascontiguousarray(named_rows(lambda part: invert_readout(model, part)[0], y) @ self.modes)
-        self._most = settings.nodes or _MOST
-        half = min(_NODES, max(16, self._most // 2))
-        sets = max(_SETS, self._most // (2 * half))
+        # Most nodes of an output.
+        most = 65536
+        self._most = settings.nodes or most
+        # Nodes of each set and half, sets, and share of the nodes that are solved for the last layer.
+        usual_nodes, usual_sets, for_last = 512, 64, 0.5
+        half = min(usual_nodes, max(16, self._most // 2))
+        sets = max(usual_sets, self._most // (2 * half))
         streams = settings.rng.spawn(2 * sets)
         size = int(np.log2(half))
         points = np.array([normal_qmc(2 * (model.layers - 1), size, stream) for stream in streams])
         normal = np.ascontiguousarray(points.swapaxes(1, 2).reshape(sets, 2, 2 * (model.layers - 1), 1 << size))
-        self._draws = Draws(normal, round(_FOR_LAST * normal.shape[3]))
+        self._draws = Draws(normal, round(for_last * normal.shape[3]))
         self._kept: list[_Kept | None] = [None] * self.rows
 
     def given(self, omega: Array, V: Array) -> Given:

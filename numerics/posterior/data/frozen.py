@@ -19,9 +19,6 @@ __all__ = ["LIGHT", "WORTH", "FrozenPosterior", "Given", "last_long", "squared_s
 WORTH = 200.0
 #: Part of the weight of an output that nodes are left out with.
 LIGHT = 1e-4
-# Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
-# this part of what they were.
-_MOVED, _WORN = 0.5, 0.6
 
 
 class Given(NamedTuple):
@@ -108,4 +105,7 @@ def squared_step(mean: Array, other: Array, prior: Prior) -> float:
 
 def last_long(worth: float, was: float, moved: float) -> bool:
     """Whether nodes stay: by what they are worth and were when they were drawn, and the squared step since then."""
-    return worth > _WORN * was and moved < _MOVED**2
+    # Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
+    # this part of what they were.
+    most_moved, worn = 0.5, 0.6
+    return worth > worn * was and moved < most_moved**2

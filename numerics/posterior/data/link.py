@@ -19,9 +19,6 @@ __all__ = ["LinkPosterior"]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-# Nodes along one entry, and over several.
-_LINE, _SPACE = 96, 256
-
 
 def _coupled(kernel: LinkKernel) -> list[list[Part]]:
     """Parts whose indices meet in a token of some part: what V couples for good, and not by chance."""
@@ -53,8 +50,10 @@ class LinkPosterior:
         self.rows = len(y)
         self._kernel = kernel
         self._parts: list[_Coupled] = []
+        # Nodes over several entries.
+        usual = 256
         for parts in _coupled(kernel):
-            self._parts.append(_Coupled(Group(kernel, parts), parts, y, settings.nodes or _SPACE, settings.rng))
+            self._parts.append(_Coupled(Group(kernel, parts), parts, y, settings.nodes or usual, settings.rng))
         # Rules along one entry are exact enough; the error of random nodes is common to all samples and adds up.
         self._slopes = all(nodes.x.shape[1] <= 1 for coupled in self._parts for nodes in coupled.nodes)
 
@@ -83,8 +82,10 @@ class _Coupled(Coupled):
         super().__init__(group, parts)
         self.y = np.ascontiguousarray(y[:, self.numbers])
         self.kind = self.kinds(y, "Y")
+        # Nodes along one entry.
+        least = 96
         self.nodes = [
-            Nodes.make(d, max(nodes, _LINE) if d == 1 else nodes, stream)
+            Nodes.make(d, max(nodes, least) if d == 1 else nodes, stream)
             for d, stream in ((group.dimension(k), stream) for k, stream in enumerate(rng.spawn(len(group.kinds))))
         ]
 

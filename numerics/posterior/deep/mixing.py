@@ -31,9 +31,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Nodes at a time, numbers of a vector register, and those of a matrix of all nodes at a time: what is known of a block
-# stays in the fast caches.
-_BLOCK, _VECTOR, _ROOM = 128, 8, 1 << 14
 #: Options of functions with loops over nodes. Sums may be reordered; numbers that are not finite are seen.
 LOOPS = {**INNER, "fastmath": {"contract", "arcp", "nsz", "reassoc"}}
 
@@ -69,7 +66,10 @@ class Mixed(NamedTuple):
 
 def block_of(size: int) -> int:
     """Nodes of a block where there are so many tokens."""
-    return max(min(_BLOCK, _ROOM // size**2) // _VECTOR, 1) * _VECTOR
+    # Nodes at a time, numbers of a vector register, and those of a matrix of all nodes at a time: what is known of a
+    # block stays in the fast caches.
+    block, vector, room = 128, 8, 1 << 14
+    return max(min(block, room // size**2) // vector, 1) * vector
 
 
 def new_mixed(size: int, nodes: int) -> Mixed:

@@ -15,8 +15,6 @@ __all__ = ["Peaks", "Prior", "drawn_layer", "new_peaks", "set_peaks"]
 
 Array = NDArray[np.float64]
 
-# Share of the nodes that every peak gets at least.
-_LEAST_SHARE = 0.05
 # Least width of a peak in the last layer, in units of the prior's.
 _FLOOR = 0.05
 
@@ -125,6 +123,8 @@ def set_peaks(first: int, search: Search, draw: tuple[bool, int], peaks: Peaks) 
             norm[image] /= factor[j, j]
         share[image] = math.exp(least - search.least[s])
         mass += share[image]
+    # Share of the nodes that every peak gets at least.
+    least_share = 0.05
     for image in range(images):
-        share[image] = (share[image] / mass + _LEAST_SHARE) / (1.0 + images * _LEAST_SHARE)
+        share[image] = (share[image] / mass + least_share) / (1.0 + images * least_share)
         norm[image] *= share[image] * count

@@ -16,9 +16,6 @@ __all__ = ["Outputs", "Search", "find_peaks", "image_sign", "new_search"]
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Steps towards the peak, and halves of a step that are tried.
-_STEPS, _HALVES = 4, 6
-
 
 class Outputs(NamedTuple):
     """A batch of outputs.
@@ -231,7 +228,9 @@ def _step(going: int, search: Search, network: Constants, nodes: Nodes, fibre: F
     still, moved = going, 0
     for i in range(going):
         search.open[i] = search.going[i]
-    for _ in range(_HALVES):
+    # Halves of a step that are tried.
+    halves = 6
+    for _ in range(halves):
         left = 0
         for start in range(0, still, room):
             n = min(room, still - start)
@@ -276,7 +275,9 @@ def find_peaks(
     images = len(search.precision)
     _start(outputs, span, precision, search)
     going = span[1] * images
-    for step in range(_STEPS + 1):
+    # Steps towards the peak.
+    steps = 4
+    for step in range(steps + 1):
         _set_tangents(going, search, network, nodes, fibre)
         for i in range(going):
             s = search.going[i]
@@ -284,5 +285,5 @@ def find_peaks(
             _set_covariance(search.tangent[s], matrix, search.matrix, search.covariance[s])
             search.least[s] = _energy(search.h[s], search.omega[s], matrix, search.moved)
             _set_move(search.tangent[s], search.covariance[s], search.moved, search.move[s])
-        if step < _STEPS:
+        if step < steps:
             going = _step(going, search, network, nodes, fibre)

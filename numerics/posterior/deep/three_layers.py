@@ -19,12 +19,8 @@ __all__ = ["MixturePosterior"]
 Array = NDArray[np.float64]
 
 _MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
-# Share of the nodes that are solved for the last layer.
-_FOR_LAST = 0.5
 # Nodes of each half that an output can have, as powers of two, and sets of them in all randomisations.
 _SIZES = ((7, 512), (9, 256), (11, 128), (13, 32), (15, 16))
-# Outputs of a task of a thread, times their nodes.
-_TASK = 1 << 18
 
 
 class _Class(NamedTuple):
@@ -40,6 +36,9 @@ class MixturePosterior(SampledPosterior):
     Here `nodes` is the effective size that half of the nodes of an output is to have: as their weights differ, outputs
     have from 128 nodes in each half to 32 768.
     """
+
+    # Outputs of a task of a thread, times their nodes.
+    _task = 1 << 18
 
     def _draw(self, nodes: int, per: int, replicas: int, rng: np.random.Generator) -> None:
         # The generators of `SampledPosterior`'s nodes, unused: those that are spawned next stay the same.
@@ -69,7 +68,9 @@ class MixturePosterior(SampledPosterior):
         densities = np.exp(0.5 * (draws[:, 2] ** 2 + draws[:, 3] ** 2))
         laid = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << log2)
         of_outputs = np.arange(self._per * self._replicas) * sets // self._per
-        return Nodes(np.ascontiguousarray(laid), of_outputs, round(_FOR_LAST * (1 << log2)))
+        # Share of the nodes that are solved for the last layer.
+        for_last = 0.5
+        return Nodes(np.ascontiguousarray(laid), of_outputs, round(for_last * (1 << log2)))
 
     def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
         """Moments of a part of the outputs, v diagonal; see `SampledPosterior.part`."""
@@ -102,7 +103,7 @@ class MixturePosterior(SampledPosterior):
             few = Outputs(*(x[part] for x in outputs))
             scatter(few, prior, Nodes(pilot.draws, sets[part], pilot.for_last), found[part])
 
-        size = _TASK >> _SIZES[0][0]
+        size = self._task >> _SIZES[0][0]
         self._run(work, [slice(first, first + size) for first in range(0, len(found), size)])
         return found
 
@@ -116,7 +117,7 @@ class MixturePosterior(SampledPosterior):
         tasks = []
         for number in sorted(set(classes.tolist()), reverse=True):
             members, nodes = np.flatnonzero(classes == number), self._of_size(number)
-            size = _TASK >> _SIZES[number][0]
+            size = self._task >> _SIZES[number][0]
             tasks += [
                 _Class(Nodes(nodes.draws, nodes.sets[start + part], nodes.for_last), part)
                 for part in (members[first : first + size] for first in range(0, len(members), size))

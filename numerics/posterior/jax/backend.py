@@ -33,7 +33,7 @@ def require_jax() -> None:
 
 
 @contextmanager
-def double_precision(device: Any) -> Iterator[None]:
+def double_precision(device: object) -> Iterator[None]:
     """Let arrays be float64 and on `device` inside the block; jax's global settings stay as they are."""
     # Releases before 0.8 have the context manager among the experiments.
     enable = getattr(jax, "enable_x64", None)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +22,10 @@ Index = NDArray[np.intp]
 
 # Refinements of one sample.
 _ROUNDS = 12
-# Cells are dropped beyond this and 2 ln(1/tolerance) above the least Q, which does for the mass they hold together.
-_CUT_MARGIN = 14.0
-# Of the sums; no tolerance is below it.
-_ROUNDING = 1e-14
 
 
 @cache
-def _undo(activation: str) -> Callable[..., Any]:
+def _undo(activation: str) -> Callable[..., Array]:
     """One function for every c and beta: `program` compiles once for each function."""
     return on_jax(kernel(Network(activation=activation), "numpy64").undo)
 
@@ -103,13 +98,17 @@ def moments_of(model: Network, law: Array, tol: Array, platform: str) -> tuple[A
         A sample missed its tolerance.
     """
     n = law.shape[1]
-    tolerance = np.maximum(_ROUNDING, tol)
+    # Of the sums; no tolerance is below it.
+    rounding = 1e-14
+    tolerance = np.maximum(rounding, tol)
     numbers = Numbers(
         model.skip, model.beta, *_strip(model), inverse_determinant_bound(model.activation_name, model.skip)
     )
     moments, shift, error = np.empty((n, MOMENTS)), np.empty(n), np.empty(n)
+    # Cells are dropped beyond this and 2 ln(1/tolerance) above the least Q, which does for the mass they hold together.
+    cut_margin = 14.0
     # The narrower the second layer's prior, the less of the plane holds mass.
-    cut = -2.0 * np.log(tolerance) + _CUT_MARGIN + 2.0 * np.log1p((law[8] / law[6]) ** 2)
+    cut = -2.0 * np.log(tolerance) + cut_margin + 2.0 * np.log1p((law[8] / law[6]) ** 2)
     shrink = np.ones(n)
     pending = np.arange(n)
     for _ in range(_ROUNDS):
@@ -119,7 +118,7 @@ def moments_of(model: Network, law: Array, tol: Array, platform: str) -> tuple[A
         run = partial(program(_undo(model.activation_name), BOXES[model.activation_name], sizes), numbers)
         missed = []
         for part, (sums, level, coarse, lost, _) in _answers(run, sizes, pending, law, cut, tolerance, shrink):
-            moments[part], shift[part], error[part] = sums, level, coarse + lost + _ROUNDING
+            moments[part], shift[part], error[part] = sums, level, coarse + lost + rounding
             allowed = 0.5 * tolerance[part]
             # Not a number is above it too.
             steps, range_ = ~(coarse <= allowed), ~(lost <= allowed)

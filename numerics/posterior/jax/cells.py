@@ -12,19 +12,6 @@ from .tensor import Tensor
 
 __all__ = ["Cells", "Goal", "Grid", "centred", "corner", "refine"]
 
-# Cells per axis at the start: 2^_FIRST. Halvings at most; beyond it coordinates of a double get coarse.
-_FIRST = 3
-_DEEPEST = 24
-# A lobe of amplitude A = exp(-excess/2) that is crossed in coarse steps d (of z) leaves A exp(-2 pi^2/d^2) in each of
-# four cosets and A exp(-8 pi^2/d^2) in their sum; singularities of the kernel at a distance s, with coarse steps d (of
-# h_1), leave A exp(-2 pi s/d) and A exp(-4 pi s/d). The differences of the cosets show the first. The second must be
-# below the tolerance even where A is so small that they do not.
-_MARGIN = 4.0
-# The same for the first, where a miss costs no more than another run.
-_SLACK = 1.0
-# Beyond this share of the digits the differences do show a lobe.
-_LOBE_SHARE = 0.55
-
 
 class Goal(NamedTuple):
     """What a batch must reach, per sample.
@@ -80,7 +67,9 @@ def corner(grid: Grid, sample: Tensor, ip: Tensor, im: Tensor) -> tuple[Tensor, 
 
 def centred(law: Law, best: Tensor, goal: Goal, strip: Tensor, steps: int, capacity: int) -> tuple[Cells, Grid]:
     """First cells: a square about the circle outside of which Q > best + cut, for all samples with a cut > 0."""
-    batch, side = len(best), 1 << _FIRST
+    # Cells per axis at the start: 2^first.
+    first = 3
+    batch, side = len(best), 1 << first
     radius = jnp.sqrt(best + goal.cut) / law.i1
     # The size is a power of two times the one that singularities at the distance `strip` ask for.
     least = steps * 2.0 * jnp.pi * strip / goal.eta * goal.shrink
@@ -98,9 +87,8 @@ def centred(law: Law, best: Tensor, goal: Goal, strip: Tensor, steps: int, capac
 
 def _bounds(link: Link, law: Law, left: Tensor, bottom: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Lower bounds of Q over cells, without h_2 and for each branch of it; how much h_2 alone, and z, vary in them."""
-    a0, a1, b0, b1 = link.boxes(
-        law.vp, law.vm, link.numbers.skip, link.numbers.beta, left, left + size, bottom, bottom + size
-    )
+    c, beta = link.numbers.skip, link.numbers.beta
+    a0, a1, b0, b1 = link.boxes((law.vp, law.vm), c, beta, (left, left + size), (bottom, bottom + size))
     dp, dm = left - law.w1p, bottom - law.w1m
     outer = (gap(dp, dp + size) ** 2 + gap(dm, dm + size) ** 2) * law.i1**2
     rise = law.slope * size
@@ -120,8 +108,17 @@ def _coarse_steps(least: Tensor, centre: Tensor, bend: Tensor, width: Tensor, sc
     `least` and `centre` are Q above its minimum: a lower bound, and at the centre. `bend` and `width` are those of
     `_bounds`, `scaled` is the size of the cell over the distance of the kernel's singularities.
     """
-    hidden, shown = goal.digits + _MARGIN - 0.5 * least, goal.eta + _SLACK - 0.5 * centre
-    lobe = jnp.maximum(jnp.maximum(jnp.minimum(hidden, _LOBE_SHARE * goal.digits), 4.0 * shown), 0.0) / 8.0
+    # A lobe of amplitude A = exp(-excess/2) that is crossed in coarse steps d (of z) leaves A exp(-2 pi^2/d^2) in each
+    # of four cosets and A exp(-8 pi^2/d^2) in their sum; singularities of the kernel at a distance s, with coarse steps
+    # d (of h_1), leave A exp(-2 pi s/d) and A exp(-4 pi s/d). The differences of the cosets show the first. The second
+    # must be below the tolerance even where A is so small that they do not.
+    margin = 4.0
+    # The same for the first, where a miss costs no more than another run.
+    slack = 1.0
+    hidden, shown = goal.digits + margin - 0.5 * least, goal.eta + slack - 0.5 * centre
+    # Beyond this share of the digits the differences do show a lobe.
+    lobe_share = 0.55
+    lobe = jnp.maximum(jnp.maximum(jnp.minimum(hidden, lobe_share * goal.digits), 4.0 * shown), 0.0) / 8.0
     # A kernel that hardly varies over the cell has singularities of small weight.
     weight = jnp.log(jnp.minimum(bend, 1.0) + 1e-300)
     kernel = jnp.maximum(jnp.maximum(0.5 * (hidden + weight), shown + weight), 0.0) / 2.0
@@ -138,7 +135,7 @@ def _append(cells: Cells, more: tuple[Tensor, Tensor, Tensor], wanted: Tensor) -
     return Cells(sample, ip, im, cells.filled + flat.sum())
 
 
-def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: int, chunk: int) -> tuple[Cells, Grid]:
+def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, *, steps: int, chunk: int) -> tuple[Cells, Grid]:
     """Halve and drop cells until `steps` coarse steps per axis resolve each of a sample.
 
     No sample is done if there are more cells than the list holds; one that no halving resolves is not.
@@ -184,9 +181,12 @@ def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: in
         lost = (grid.lost + lost) * jnp.exp(0.5 * (best - grid.best))
         return ready, kept, Grid(grid.left, grid.bottom, size, best, lost, grid.done | (need <= steps))
 
+    # Halvings at most; beyond it coordinates of a double get coarse.
+    deepest = 24
+
     def unfinished(state: _State) -> Tensor:
         level, ready, cells, grid = state
-        return (level < _DEEPEST) & ~grid.done.all() & (cells.filled <= capacity) & (ready.filled <= capacity)
+        return (level < deepest) & ~grid.done.all() & (cells.filled <= capacity) & (ready.filled <= capacity)
 
     def again(state: _State) -> _State:
         level, ready, cells, grid = state

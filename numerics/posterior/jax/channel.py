@@ -82,21 +82,19 @@ def distances(link: Link, law: Law, xp: Tensor, xm: Tensor) -> Tensor:
     return first * first + second * second + rest
 
 
-# The search looks at squares of _SIDE^2 points, each _SHRINK times as wide as the one before.
-_SIDE, _SHRINK, _SQUARES = 9, 0.35, 8
-
-
 def nearest(link: Link, law: Law, radius: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A point of small Q, by points in shrinking squares about the best so far; returns (xp, xm, Q), an upper bound."""
-    side = jnp.linspace(-1.0, 1.0, _SIDE)
+    # The search looks at squares of points^2 points, each `shrink` times as wide as the one before.
+    points, shrink, squares = 9, 0.35, 8
+    side = jnp.linspace(-1.0, 1.0, points)
     grid_p, grid_m = (g.ravel() for g in jnp.meshgrid(side, side))
     every = law.take((slice(None), None))
 
     def look(k: Tensor, point: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        half = (radius * _SHRINK**k)[:, None]
+        half = (radius * shrink**k)[:, None]
         xp, xm = point[0][:, None] + half * grid_p, point[1][:, None] + half * grid_m
         best = distances(link, every, xp, xm).argmin(axis=1)[:, None]
         return tuple(jnp.take_along_axis(x, best, axis=1)[:, 0] for x in (xp, xm))
 
-    xp, xm = jax.lax.fori_loop(0, _SQUARES, look, (law.w1p, law.w1m))
+    xp, xm = jax.lax.fori_loop(0, squares, look, (law.w1p, law.w1m))
     return xp, xm, distances(link, law, xp, xm)

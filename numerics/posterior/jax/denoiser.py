@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -111,7 +110,7 @@ def denoise_jax(
 
 
 @cache
-def _closed_form(tokens: int) -> Callable[..., tuple[Any, ...]]:
+def _closed_form(tokens: int) -> Callable[..., tuple[Array, ...]]:
     """Compiled denoiser of one layer: a function of v, omega and V, whatever the activation was."""
     body, model = on_jax(two_points), Network(1, tokens)
     return jax.jit(lambda v, omega, V: body(model, v, omega, V))

@@ -19,8 +19,6 @@ STEPS = 4
 MOMENTS = 15
 # An analytic integrand squares its error when the step is halved; the rest is margin.
 _SQUARING = 1.7
-# The search covers prior distances up to the root of 2 ln(1/tolerance) and this.
-_SEARCH_MARGIN = 17.0
 
 
 class Sizes(NamedTuple):
@@ -94,14 +92,16 @@ def program(undo: Undo, boxes: Boxes, sizes: Sizes) -> Callable[..., Answer]:
 
     `cut` is zero for samples that only fill the batch; see `Goal` for it and `shrink`.
     """
+    # The search covers prior distances up to the root of 2 ln(1/tolerance) and this.
+    search_margin = 17.0
 
     def moments(numbers: Numbers, law: Law, cut: Tensor, tolerance: Tensor, shrink: Tensor) -> Answer:
         link = Link(undo, boxes, numbers)
         goal = Goal(cut, -jnp.log(tolerance), -jnp.log(tolerance) / _SQUARING, shrink)
-        xp, xm, best = nearest(link, law, jnp.sqrt(2.0 * goal.digits + _SEARCH_MARGIN) / law.i1)
+        xp, xm, best = nearest(link, law, jnp.sqrt(2.0 * goal.digits + search_margin) / law.i1)
         strip = numbers.strip(jnp.hypot(xp, xm) + 2.0 / law.i1)
         cells, grid = centred(law, best, goal, strip, STEPS, sizes.capacity)
-        cells, grid = refine(link, law, goal, cells, grid, STEPS, sizes.chunk)
+        cells, grid = refine(link, law, goal, cells, grid, steps=STEPS, chunk=sizes.chunk)
         # An incomplete list is not summed.
         used = Cells(cells.sample, cells.ip, cells.im, jnp.where(grid.done.all(), cells.filled, 0))
         sums = _coset_sums(link, law, used, grid, sizes.chunk)

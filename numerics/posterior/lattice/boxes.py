@@ -21,11 +21,6 @@ MAX_BOXES = 1 << 15
 _LOBE_MARGIN = 4.0
 _LOBE_SHARE = 0.55
 _LOBE_FLOOR = 1e-3
-# Boxes are halved while z varies by more than this over one, unless they are small beside the lattice already.
-_BOX_RANGE = 8.0
-_BOX_NODES = 24.0
-# Nor then, while a lattice that resolves every lobe would have more coarse nodes than this.
-_MANY_NODES = 4e5
 
 
 class Boxes(NamedTuple):
@@ -102,17 +97,22 @@ def cover(f, boxes, spare, cut, steps, where):  # type: ignore[no-untyped-def]
             n += 1
     grid = Grid(f.p[4] - radius, f.p[5] - radius, 0.5 * radius, n)
     visited = 0
+    # Boxes are halved while z varies by more than this over one, unless they are small beside the lattice already.
+    box_range = 8.0
+    box_nodes = 24.0
+    # Nor then, while a lattice that resolves every lobe would have more coarse nodes than this.
+    many_nodes = 4e5
     while True:
         visited += grid.n
         left = _prune(f, boxes, grid, Cut(best, cut.first, cut.width, cut.digits), where)
         n, best = left.kept, left.best
         lost += left.lost * (2.0 if f.even else 1.0)
         size = grid.size
-        fine = left.widest < _BOX_RANGE
+        fine = left.widest < box_range
         # No lobe narrower than this may hide between the nodes.
         narrowest = math.pi * math.sqrt(8.0 / left.steepest) * size
         cell = min(steps.p, narrowest) * min(steps.m, narrowest)
-        small = size * size < _BOX_NODES * steps.p * steps.m and n * size * size < _MANY_NODES * cell
+        small = size * size < box_nodes * steps.p * steps.m and n * size * size < many_nodes * cell
         if fine or small or 4 * n > MAX_BOXES:
             return Cover(boxes, Grid(grid.left, grid.bottom, size, n), best, lost, narrowest, visited)
         n = _halve(boxes, n, spare)

@@ -19,7 +19,6 @@ _LANES = 8
 # Longest piece (`LONGEST` of the kernels), and the largest change of the kernel's exponents from node to node, in units
 # of its own length far out, for which a piece may have more than one node: see `undo_ratios`.
 _LONGEST = 24
-_STEEPEST = 10.0
 # What of a piece is listed, and what its evaluation wants.
 _LISTED = 5
 _ROWS = 11
@@ -84,6 +83,7 @@ def coset_sums(f, region, coset, buffer, out):  # type: ignore[no-untyped-def]
             buffer.sums[k, lane] = 0.0
     per_step = 1.0 / step_p
     total = 0
+    steepest = 10.0
     for r in range(region.n_rows):
         i = math.ceil(rows[r, 0] / step_m - half_m)
         if f.even:
@@ -98,7 +98,7 @@ def coset_sums(f, region, coset, buffer, out):  # type: ignore[no-untyped-def]
                 continue
             reach = math.sqrt(reach)
             offset = shear * xm + half_p * step_p
-            longest = _LONGEST if region.slope * abs(xm) * step_p <= _STEEPEST else 1
+            longest = _LONGEST if region.slope * abs(xm) * step_p <= steepest else 1
             # The integrand may be even in x: then the half plane xm > 0 counts twice, and the row xm = 0 once.
             times = 2.0 if f.even and xm > 0.0 else 1.0
             for t in range(int(rows[r, 2]), int(rows[r, 3])):

@@ -7,11 +7,11 @@ import numpy as np
 from numba import float64, int64, njit, types
 from numpy.typing import NDArray
 
-from ...arithmetic.addresses import address, function_at
+from ...arithmetic.addresses import MATRIX, VECTOR, address, function_at
 from ...arithmetic.references import INNER
 
 __all__ = [
-    "MATRIX", "N_MOMENTS", "N_PARAMETERS", "SQUARING", "Compiled", "Integrand", "Scales",
+    "N_MOMENTS", "N_PARAMETERS", "SQUARING", "Compiled", "Integrand", "Scales",
     "bind", "branch_at", "distance", "distances", "pair_at", "range_at", "rows_at", "undo_at",
 ]  # fmt: skip
 
@@ -22,12 +22,10 @@ N_MOMENTS = 15
 # An analytic integrand squares its error when the step is halved; the rest is margin.
 SQUARING = 1.7
 
-_VECTOR = float64[::1]
-MATRIX = float64[:, ::1]
-_PAIR = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64, MATRIX))
-_BRANCH = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64, float64, MATRIX))
-_RANGE = types.FunctionType(types.UniTuple(float64, 4)(_VECTOR, float64, float64, float64, float64))
-_ROWS = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64))
+_PAIR = types.FunctionType(types.void(VECTOR, MATRIX, int64, float64, MATRIX))
+_BRANCH = types.FunctionType(types.void(VECTOR, MATRIX, int64, float64, float64, MATRIX))
+_RANGE = types.FunctionType(types.UniTuple(float64, 4)(VECTOR, float64, float64, float64, float64))
+_ROWS = types.FunctionType(types.void(VECTOR, MATRIX, int64, float64))
 _UNDO = types.FunctionType(types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64))
 pair_at, branch_at, range_at = function_at(_PAIR), function_at(_BRANCH), function_at(_RANGE)
 rows_at, undo_at = function_at(_ROWS), function_at(_UNDO)

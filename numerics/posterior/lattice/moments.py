@@ -9,11 +9,11 @@ import numpy as np
 from numba import float64, int64, njit, types
 from numpy.typing import NDArray
 
+from ...arithmetic.addresses import MATRIX
 from ...arithmetic.references import INNER
 from .boxes import MAX_BOXES, Boxes, Cut, cover, lobe_steps, merge
 from .cosets import BUFFER_SHAPES, Buffer, Coset, Region, coset_sums, difference
 from .integrand import (
-    MATRIX,
     N_MOMENTS,
     SQUARING,
     Integrand,
@@ -42,8 +42,6 @@ STATUS = {
 MAX_NODES = 80_000_000
 # Numbers of memory for `run`: nine and four indices and two bytes for each box.
 SCRATCH = MAX_BOXES * 11 + MAX_BOXES // 4
-# Rounding of the sums.
-_LEAST_TOLERANCE = 1e-14
 # Rounding of a weight from which there is nothing to sum.
 _NO_DIGITS = 1e-2
 # The search covers prior distances up to the root of 2 ln(1/tolerance) and this.
@@ -236,10 +234,12 @@ def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, 
         np.zeros((7, N_MOMENTS)),
     )
     total = space.sums[6]
+    # Rounding of the sums.
+    least_tolerance = 1e-14
     for i in range(len(parameters)):
         p = parameters[i]
         even = p[4] == 0.0 and p[5] == 0.0 and p[9] == 0.0
-        wanted = max(_LEAST_TOLERANCE, tolerance / (1.0 + (p[9] * p[10] / p[8]) ** 2))
+        wanted = max(least_tolerance, tolerance / (1.0 + (p[9] * p[10] / p[8]) ** 2))
         answer = _integrate(Integrand(p, even, ranges, undo), scales, wanted, space)
         for k in range(N_MOMENTS):
             moments[i, k] = total[k]

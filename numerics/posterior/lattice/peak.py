@@ -15,21 +15,6 @@ from .integrand import distance, distances
 
 __all__ = ["Peak", "Steps", "coarse_steps", "descend", "improve", "peak_share", "rounding", "search", "steepest"]
 
-# Steps of the coarse lattice: in units of the kernel's distance to its nearest singularity (`Scales.near`) along each
-# axis and of the local posterior width. They only set where refinement starts; with them the samples of the channel at
-# q = diag(0, 0.5) need the fewest nodes (tests/benchmarks/drawn.py).
-_STEP_PLUS = 14.0
-_STEP_MINUS = 5.75
-_STEP_WIDTH = 0.75
-# At its singularities h_2 is infinite: it is large for z the farther away, the larger v is in prior widths of h_2, up
-# to so many; beyond, the posterior's width sets the steps.
-_STEP_READOUT = 0.09
-_FAR_READOUT = 8.0
-# Beyond this many natural lengths 1/stiffness from the origin, the kernel's changes get narrower as 1/|h_1|.
-_STEP_REACH = 3.0
-# Sixteen roundings of 2^-53 on both sides of a difference.
-_ROUNDINGS = 2.0**-48
-
 
 class Peak(NamedTuple):
     """The point of the least Q known (xp, xm, sign of the branch), z near it and where tried, and dz/dxp, dz/dxm."""
@@ -170,12 +155,24 @@ def peak_share(f, peak, share):  # type: ignore[no-untyped-def]
 def coarse_steps(f, scales, eta, peak):  # type: ignore[no-untyped-def]
     """Steps and shear of the coarse lattice from the curvature of Q at its minimum and the kernel's own scale."""
     reach = math.hypot(peak.where[0], peak.where[1]) + 2.0 * (1.0 / f.p[8])
-    scale = scales.near * min(1.0, _STEP_REACH / (scales.stiffness * reach + 1e-300))
-    scale /= 1.0 + _STEP_READOUT * min(abs(f.p[1]) * f.p[10], _FAR_READOUT)
+    # Beyond this many natural lengths 1/stiffness from the origin, the kernel's changes get narrower as 1/|h_1|.
+    step_reach = 3.0
+    scale = scales.near * min(1.0, step_reach / (scales.stiffness * reach + 1e-300))
+    # At its singularities h_2 is infinite: it is large for z the farther away, the larger v is in prior widths of h_2,
+    # up to so many; beyond, the posterior's width sets the steps.
+    step_readout = 0.09
+    far_readout = 8.0
+    scale /= 1.0 + step_readout * min(abs(f.p[1]) * f.p[10], far_readout)
     pp, pm, mm = _metric(peak.slopes)
-    width = math.pi * math.sqrt(2.0 / (eta + 0.7)) * _STEP_WIDTH
-    step_p = min(_STEP_PLUS / eta * scale, width / math.sqrt(pp))
-    step_m = min(_STEP_MINUS / eta * scale, width * math.sqrt(pp / max(pp * mm - pm * pm, 1e-6 * pp * mm)))
+    # Steps of the coarse lattice: in units of the kernel's distance to its nearest singularity (`Scales.near`) along
+    # each axis and of the local posterior width. They only set where refinement starts; with them the samples of the
+    # channel at q = diag(0, 0.5) need the fewest nodes (tests/benchmarks/drawn.py).
+    step_plus = 14.0
+    step_minus = 5.75
+    step_width = 0.75
+    width = math.pi * math.sqrt(2.0 / (eta + 0.7)) * step_width
+    step_p = min(step_plus / eta * scale, width / math.sqrt(pp))
+    step_m = min(step_minus / eta * scale, width * math.sqrt(pp / max(pp * mm - pm * pm, 1e-6 * pp * mm)))
     return Steps(step_p, step_m, -pm / pp)
 
 
@@ -190,4 +187,6 @@ def rounding(f, linear, peak, best):  # type: ignore[no-untyped-def]
     for k in range(8):
         largest = max(largest, abs(slopes[k]))
     off = second * p[10] + largest * max(abs(where[0]), abs(where[1]))
-    return _ROUNDINGS * (best + off * math.sqrt(best + 1.0))
+    # Sixteen roundings of 2^-53 on both sides of a difference.
+    roundings = 2.0**-48
+    return roundings * (best + off * math.sqrt(best + 1.0))

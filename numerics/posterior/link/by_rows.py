@@ -13,9 +13,6 @@ __all__ = ["Intervals", "by_rows"]
 
 IntArray = NDArray[np.int64]
 
-# Nodes of a panel, and halvings of it at most: the first panels times 2^-40 are rounding.
-_ORDER, _DEPTH = 10, 40
-
 
 class Intervals(NamedTuple):
     """Intervals, and the row that each counts in.
@@ -61,24 +58,26 @@ def by_rows(
     value, error : ndarray, shape (count, k)
         The error is the sum of the last differences, which is that of the coarser rule.
     """
-    nodes, weights = gauss_legendre(_ORDER)
+    # Nodes of a panel, and halvings of it at most: the first panels times 2^-40 are rounding.
+    order, deepest = 10, 40
+    nodes, weights = gauss_legendre(order)
 
     def panels(some: Intervals) -> Array:
         half = 0.5 * (some.high - some.low)
         x = 0.5 * (some.low + some.high)[:, None] + half[:, None] * nodes
-        values = function(np.repeat(some.row, _ORDER), x.ravel())
+        values = function(np.repeat(some.row, order), x.ravel())
         return np.asarray(np.einsum("n,q,nqk->nk", half, weights, values.reshape(*x.shape, -1), optimize=True))
 
     whole = panels(intervals)
     value, error = np.zeros((2, count, whole.shape[1]))
-    for depth in range(_DEPTH):
+    for depth in range(deepest):
         halves = intervals.halves()
         parts = panels(halves)
         n = len(intervals.row)
         sums = parts[:n] + parts[n:]
         difference = np.abs(whole - sums)
         again = difference.max(axis=1, initial=0.0) > tolerance * (intervals.high - intervals.low)
-        again &= depth < _DEPTH - 1
+        again &= depth < deepest - 1
         np.add.at(value, intervals.row[~again], sums[~again])
         np.add.at(error, intervals.row[~again], difference[~again])
         if not again.any():

@@ -19,10 +19,6 @@ __all__ = ["Cell", "Nodes"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# A rule along one entry: standard deviations.
-_REACH = 7.0
-_SAME = 1e-9
-
 
 @dataclass(frozen=True)
 class Nodes:
@@ -42,9 +38,11 @@ class Nodes:
         """Trapezoidal in one dimension, randomised quasi-random in more."""
         if dimension == 0:
             return Nodes(np.zeros((2, 0)), np.ones(2))
+        # A rule along one entry: standard deviations.
+        reach = 7.0
         if dimension == 1:
-            step = 2 * _REACH / count
-            x = (step * (np.arange(count) + float(rng.uniform())) - _REACH).astype(np.float64)
+            step = 2 * reach / count
+            x = (step * (np.arange(count) + float(rng.uniform())) - reach).astype(np.float64)
             # Every second node is a rule of its own.
             x = np.concatenate([x[::2], x[1::2]])
             return Nodes(x[:, None], np.exp(-0.5 * x * x) * step / math.sqrt(2 * math.pi))
@@ -80,8 +78,9 @@ class Cell:
 
     def same_label(self, other: "Cell") -> bool:
         """Whether the outputs that do not vary have the same values on both, and the same ones vary."""
+        same = 1e-9
         return all(
-            x is y if x is None or y is None else math.isclose(x, y, rel_tol=_SAME, abs_tol=_SAME)
+            x is y if x is None or y is None else math.isclose(x, y, rel_tol=same, abs_tol=same)
             for x, y in zip(self.label, other.label, strict=True)
         )
 

@@ -13,9 +13,6 @@ from .moments import Group
 
 __all__ = ["Coupled", "coupled_parts"]
 
-# Relative difference at which a discrete output has one of its values.
-_SAME = 1e-6
-
 
 def coupled_parts(kernel: LinkKernel, linked: NDArray[np.bool_]) -> list[list[Part]]:
     """Parts of a link, those together of which two indices meet in a token that are linked, shape (P, P)."""
@@ -65,11 +62,13 @@ class Coupled:
         """
         own, found = y[:, self.numbers], np.full(len(y), 0 if self.group.sigma > 0 else -1)
         labels = [self.group.cells[members[0]].label for members in self.group.kinds]
+        # Relative difference at which a discrete output has one of its values.
+        same = 1e-6
         for kind in sorted(range(len(labels)), key=lambda kind: sum(value is None for value in labels[kind])):
             fits = found < 0
             for column, value in enumerate(labels[kind]):
                 if value is not None:
-                    fits &= np.isclose(own[:, column], value, rtol=_SAME, atol=_SAME)
+                    fits &= np.isclose(own[:, column], value, rtol=same, atol=same)
             found[fits] = kind
         if (found < 0).any():
             row = int((found < 0).argmax())

@@ -19,13 +19,6 @@ from .single import Effort, solved
 
 __all__ = ["denoise_link"]
 
-# Accuracy that rounding leaves at best, and the least that is worth the name.
-_FINEST, _COARSEST = 1e-12, 0.1
-# Least number of nodes that may be asked for.
-_FEWEST = 1000
-# Standard deviations of the prior about its mean that must lie where the inverse of a link is looked for.
-_WITHIN = 4.0
-
 
 def denoise_link(
     kernel: LinkKernel,
@@ -87,9 +80,13 @@ def denoise_link(
     >>> print(f"{made.g_out[0, 0]:.6f}")  # 0.5 tanh(0.2 * 0.5) - 0.2
     -0.150166
     """
-    if accuracy is not None and not _FINEST <= positive("accuracy", accuracy, "(12)") <= _COARSEST:
-        raise ValueError(f"accuracy must be in [{_FINEST:g}, {_COARSEST:g}] (12), got {accuracy:g}")
-    effort = Effort(accuracy, whole("max_nodes", max_nodes, _FEWEST, "(12)"), np.random.default_rng(rng))
+    # Accuracy that rounding leaves at best, and the least that is worth the name.
+    finest, coarsest = 1e-12, 0.1
+    if accuracy is not None and not finest <= positive("accuracy", accuracy, "(12)") <= coarsest:
+        raise ValueError(f"accuracy must be in [{finest:g}, {coarsest:g}] (12), got {accuracy:g}")
+    # Least number of nodes that may be asked for.
+    fewest = 1000
+    effort = Effort(accuracy, whole("max_nodes", max_nodes, fewest, "(12)"), np.random.default_rng(rng))
     outputs, means = numbers("y", y), numbers("omega", omega)
     p, m, (k,) = kernel.indices, kernel.tokens, kernel.output_shape
     if outputs.ndim < 1 or outputs.shape[-1] != k or not np.isfinite(outputs).all():
@@ -132,11 +129,13 @@ class _Coupled(Coupled):
         """One output with the prior of its entries."""
         mean, covariance = omega[self.place, self.token], self.covariance(V)
         kind = int(self.kinds(y[None], "y", number)[0])
-        beyond = np.abs(mean) + _WITHIN * np.sqrt(covariance.diagonal()) > CUT
+        # Standard deviations of the prior about its mean that must lie where the inverse of a link is looked for.
+        within = 4.0
+        beyond = np.abs(mean) + within * np.sqrt(covariance.diagonal()) > CUT
         if self._numeric and beyond.any() and not self.group.discrete(kind):
             raise NotServedError(
                 f"sample {number}: y has no inverse in closed form and is solved for entries of h up to {CUT:g}; "
-                f"{_WITHIN:g} standard deviations sqrt(V) about omega = {mean.tolist()} reach beyond (12); scale the "
+                f"{within:g} standard deviations sqrt(V) about omega = {mean.tolist()} reach beyond (12); scale the "
                 "indices"
             )
         return Seen(self.group, kind, y[self.numbers], Prior(mean, covariance))

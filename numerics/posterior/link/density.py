@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,16 +20,8 @@ __all__ = ["Range", "Seen", "contributions", "dimension_of", "range_of", "sectio
 
 IntArray = NDArray[np.int64]
 
-# Nodes of the scan along each of the coordinates, and standard deviations that it covers.
-_SCAN = {1: (1521, 38.0), 2: (81, 16.0)}
-# Logarithm of the density, below its largest value of the scan, where it counts as nothing.
-_DEPTH = 80.0
 # Nodes along the first and the second coordinate between which pieces that begin or end are looked for.
 _GRID, _LINE = 385, 65
-# Changes between two of them, at most.
-_TOGETHER = 6
-# Panels along the second one at first.
-_PANELS = 8
 
 
 class Seen(NamedTuple):
@@ -89,7 +82,7 @@ def _of_cell(seen: Seen, cell: Cell, share: float, x: Array) -> Iterator[tuple[i
     if not cell.moving:
         # Nodes may have coordinates of noise, too, on which nothing depends here.
         made = section_moments(cell, prior, x[:, : len(group.entries) - 1])
-        yield 0, made._replace(log_weight=made.log_weight + log_density + _log_noise(group.sigma, cell, y))
+        yield 0, replace(made, log_weight=made.log_weight + log_density + _log_noise(group.sigma, cell, y))
         return
     # The weights of a group are without this factor of every output with a density.
     log_density -= 0.5 * (group.outputs if group.sigma > 0 else len(cell.moving)) * math.log(2 * math.pi)
@@ -121,10 +114,12 @@ def range_of(seen: Seen) -> Range:
         It vanishes at all nodes of the scan.
     """
     dimension = dimension_of(seen.group, seen.kind)
+    # Nodes of the scan along each of the coordinates, and standard deviations that it covers.
+    scan = {1: (1521, 38.0), 2: (81, 16.0)}
     if dimension == 0:
         axis, x = np.zeros(1), np.zeros((1, 0))
     else:
-        count, reach = _SCAN[dimension]
+        count, reach = scan[dimension]
         # Not about zero: what is singular there is finite at the nodes.
         axis = np.linspace(-reach, reach, count) + 0.37 * 2 * reach / (count - 1)
         x = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
@@ -132,12 +127,14 @@ def range_of(seen: Seen) -> Range:
     top = float(log_weight.max())
     if not math.isfinite(top):
         raise ConvergenceError(
-            f"the posterior (12) of the output {seen.y.tolist()} meets no node: no h within {_SCAN[1][1]:g} standard "
+            f"the posterior (12) of the output {seen.y.tolist()} meets no node: no h within {scan[1][1]:g} standard "
             f"deviations of omega = {seen.prior.omega.tolist()} gives it in float64; check y, omega and V"
         )
     if dimension == 0:
         return Range(np.zeros(0), (0.0, 0.0), top, 0.0)
-    where = x[log_weight > top - _DEPTH]
+    # Logarithm of the density, below its largest value of the scan, where it counts as nothing.
+    depth = 80.0
+    where = x[log_weight > top - depth]
     step = axis[1] - axis[0]
     low, high = where.min(axis=0) - step, where.max(axis=0) + step
     limits = float(low[-1]), float(high[-1])
@@ -154,7 +151,9 @@ def sections(seen: Seen, first: Array, limits: tuple[float, float]) -> Intervals
 
     code = form(np.repeat(index, _LINE), np.tile(marks, count)).reshape(count, _LINE)
     row, changes = _changes(form, marks, code)
-    coarse = np.linspace(*limits, _PANELS + 1)
+    # Panels along the second one at first.
+    panels = 8
+    coarse = np.linspace(*limits, panels + 1)
     rows = np.concatenate([row, np.repeat(index, len(coarse))])
     points = np.concatenate([changes, np.tile(coarse, count)])
     order = np.lexsort((points, rows))
@@ -193,7 +192,9 @@ def _changes(form: Callable[[IntArray, Array], IntArray], grid: Array, code: Int
     row, column = np.nonzero(code[:, 1:] != code[:, :-1])
     start, end, left, right = grid[column], grid[column + 1], code[row, column], code[row, column + 1]
     rows, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
-    for _ in range(_TOGETHER if len(row) else 0):
+    # Changes between two of them, at most.
+    together = 6
+    for _ in range(together if len(row) else 0):
         a, b = bisect_change(start, end, _is_still(form, row, left))
         rows.append(row)
         places.append(0.5 * (a + b))

@@ -31,18 +31,6 @@ __all__ = ["Fibration", "FibredRule", "Plan", "Steps", "best_plan"]
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-# Share of the mass of a fibre, and of all, that nodes and fibres may have that are left out: below the error of a rule.
-_LEAST = {1: 1e-15, 2: 1e-13, 3: 2e-8}
-# Rules whose difference tells the best order of integration over the entries of a fibre.
-_TRIED = (AnalyticRule(0.33), AnalyticRule(0.25))
-# Entries of level sets that charts may share: those of surfaces take too many nodes.
-_BY_CHARTS = 2
-# Nodes along an entry in no formula, over the inverse of the step. Of omega with the variance K the finest step is at
-# most 0.12 min(1, ((1 - K)/K)^(1/2)), and 1e-13 is left by so many nodes (tests/numerics/quadrature/test_truncated.py).
-_NODES = 2.0
-# Nodes of all fibres.
-_MOST_NODES = 6_000_000
-
 
 class Plan(NamedTuple):
     """Order of integration on all pieces, of which each has its own where there is none; or all charts share them."""
@@ -56,7 +44,9 @@ class Plan(NamedTuple):
             return [chart for piece in pieces for chart in piece.by_charts()]
         if self.order:
             return [piece.ordered(self.order) for piece in pieces]
-        return [piece.planned(*_TRIED) if len(piece.active) > 1 else piece for piece in pieces]
+        # Rules whose difference tells the best order of integration over the entries of a fibre.
+        tried = (AnalyticRule(0.33), AnalyticRule(0.25))
+        return [piece.planned(*tried) if len(piece.active) > 1 else piece for piece in pieces]
 
 
 class Steps(NamedTuple):
@@ -76,8 +66,6 @@ class Steps(NamedTuple):
 
 # Each piece by an order of its own.
 _EACH = Plan()
-# Steps by which plans are told apart, by the number of entries.
-_COARSE = {1: 0.36, 2: 0.2, 3: 0.36}
 
 
 @dataclass(frozen=True)
@@ -118,6 +106,10 @@ class _Group(NamedTuple):
     moving: bool
     edges: Array = np.zeros(0)
     drawn: Array = np.zeros(0)
+
+    def counted(self, work: Work) -> "_Group":
+        """The same, whose pieces count what they evaluate in `work`."""
+        return self._replace(pieces=tuple(replace(piece, work=work) for piece in self.pieces))
 
 
 @dataclass(frozen=True)
@@ -165,7 +157,10 @@ class Fibration:
         with np.errstate(all="ignore"):
             groups = [group for group in self._groups if not (half and group.output < 0)]
             found = [self._bundle(group, steps, widest, half) for group in groups]
-        nodes = joined(found, _LEAST[len(self.scope)], sort=bool(noise))
+        # Share of the mass of a fibre, and of all, that nodes and fibres may have that are left out: below the error of
+        # a rule.
+        least = {1: 1e-15, 2: 1e-13, 3: 2e-8}
+        nodes = joined(found, least[len(self.scope)], sort=bool(noise))
         mixing: Mixing | None = None
         if noise:
             mixing = gaussian_mixing(nodes.output, steps.noise, math.sqrt(noise), half=bool(turned))
@@ -198,7 +193,7 @@ class Fibration:
     def _bundle(self, group: _Group, steps: Steps, widest: float, half: bool) -> Bundle:
         """Fibres of all outputs of a group, before what carries nothing is left out."""
         work = Work(self.kernel.text)
-        group = group._replace(pieces=tuple(replace(piece, work=work) for piece in group.pieces))
+        group = group.counted(work)
         if group.moving:
             return _moving(group, steps, widest, half)
         points, weight = (np.concatenate(c) for c in zip(*(_cell(p, steps) for p in group.pieces), strict=True))
@@ -212,11 +207,15 @@ def best_plan(kernel: LinkKernel, part: Part) -> Plan:
     scope = tuple(sorted(part.entries))
     made = [p for p in pieces(part.regions, kernel.size, scope, {}, Work(kernel.text)) if None in p.label]
     choice = [Plan(order) for order in (made[0].orders if made else []) if all(order in piece.orders for piece in made)]
-    if len(scope) == _BY_CHARTS and made and all(len(piece.solvable) == _BY_CHARTS for piece in made):
+    # Entries of level sets that charts may share: those of surfaces take too many nodes.
+    by_charts = 2
+    if len(scope) == by_charts and made and all(len(piece.solvable) == by_charts for piece in made):
         choice.append(Plan(shared=True))
     if len(choice) < 2:
         return _EACH
-    found, step = {}, _COARSE[len(scope)]
+    # Steps by which plans are told apart, by the number of entries.
+    coarse = {1: 0.36, 2: 0.2, 3: 0.36}
+    found, step = {}, coarse[len(scope)]
     for plan in choice:
         with suppress(NotServedError):
             found[plan] = Fibration(kernel, part, plan).rule(Steps(step, (step,) * len(scope), 1.0)).defect
@@ -234,9 +233,13 @@ def _with_free(
     piece: Piece, values: dict[int, Array], rows: IntArray, weight: Array, steps: Steps
 ) -> tuple[Array, IntArray, Array]:
     """Nodes with those of the entries that are in no formula: points of shape (n, k), rows and weights."""
+    # Nodes along an entry in no formula, over the inverse of the step. Of omega with the variance K the finest step is
+    # at most 0.12 min(1, ((1 - K)/K)^(1/2)), and 1e-13 is left by so many nodes
+    # (tests/numerics/quadrature/test_truncated.py).
+    nodes = 2.0
     for entry in piece.free:
         # Along it the integrand is a Gaussian.
-        rule = truncated_normal(*piece.limits(entry), math.ceil(_NODES / steps.along(piece, [entry]).step))
+        rule = truncated_normal(*piece.limits(entry), math.ceil(nodes / steps.along(piece, [entry]).step))
         x, w = rule.nodes, rule.weights
         values = {e: np.repeat(v, len(x)) for e, v in values.items()} | {entry: np.tile(x, len(weight))}
         rows = np.repeat(rows, len(x))
@@ -253,14 +256,16 @@ def _moving(group: _Group, steps: Steps, widest: float, half: bool) -> Bundle:
         raise NotServedError(f"steps of {widest:.2g} between its outputs take more than {MOST} of them")
     parts: list[tuple[Array, IntArray, Array]] = []
     count = 0
+    # Nodes of all fibres.
+    most_nodes = 6_000_000
     for piece in group.pieces:
         for level in piece.levels(y, steps.along(piece, piece.active)):
             there = level.weight > 0
             values = {e: np.broadcast_to(v, there.shape)[there] for e, v in level.values.items()}
             parts.append(_with_free(piece, values, level.rows[there], level.weight[there], steps))
             count += len(parts[-1][2])
-            if count > _MOST_NODES:
-                raise NotServedError(f"its fibres need more than {_MOST_NODES} nodes")
+            if count > most_nodes:
+                raise NotServedError(f"its fibres need more than {most_nodes} nodes")
     first = group.pieces[0]
     nothing = np.zeros((0, len(first.rest))), np.zeros(0, np.int64), np.zeros(0)
     points, rows, weight = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))

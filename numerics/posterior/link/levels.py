@@ -28,17 +28,6 @@ __all__ = ["Level", "LevelSets"]
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-# |g(branch) - y| above this, relative to the terms, is no solution (a squared equation brings such in).
-_RESIDUAL = 1e-7
-_CHUNK = 2_000_000
-# Where panels of the outer one of two entries end.
-_NESTED_CUT = 7.0
-# A slope is flat at an end that is smaller than this times that in the middle, this share of the interval away from it:
-# at the end of a branch it vanishes like the root of the distance.
-_FLATNESS, _NEAR = 1e-6, 1e-9
-# Points on level sets at which smoothness is tried, at these distances, and the second derivative that is smooth.
-_TRIALS, _DISTANCES, _BEND = 400, (1e-4, 1e-3, 1e-2, 1e-1), 10.0
-
 
 class _Slices(NamedTuple):
     """Level sets at some fixed entries: y, these entries, the row of the sums each counts in, its weight."""
@@ -63,6 +52,11 @@ class Level(NamedTuple):
 
 class LevelSets(KnownRegion):
     """A region in which y = g(h) is solved for one entry, and the others are integrated over."""
+
+    # Points on level sets at which smoothness is tried, at these distances, and the second derivative that is smooth.
+    _trials, _distances, _bend = 400, (1e-4, 1e-3, 1e-2, 1e-1), 10.0
+
+    _chunk = 2_000_000
 
     @cached_property
     def solvable(self) -> list[int]:
@@ -149,7 +143,9 @@ class LevelSets(KnownRegion):
 
     def _section_rule(self, y: Array, entry: int, along: int, rule: LineRule) -> tuple[IntArray, Array, Array]:
         """Rule along an entry for each y, with panels that end where a level set's section changes its form."""
-        far = CUT if self.even and rule.even else _NESTED_CUT
+        # Where panels of the outer one of two entries end.
+        nested_cut = 7.0
+        far = CUT if self.even and rule.even else nested_cut
         low, high = (float(np.clip(end, -far, far)) for end in self.limits(entry))
         if low >= high:
             return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
@@ -160,7 +156,7 @@ class LevelSets(KnownRegion):
 
         def form(row: IntArray, x: Array) -> IntArray:
             code = np.zeros(len(row), dtype=np.int64)
-            step = max(1, _CHUNK // len(line))
+            step = max(1, self._chunk // len(line))
             for begin in range(0, len(row), step):
                 part = slice(begin, begin + step)
                 values = {entry: x[part][:, None], along: np.broadcast_to(line, (len(x[part]), len(line)))}
@@ -183,15 +179,15 @@ class LevelSets(KnownRegion):
             return False
         rng = np.random.default_rng(0)
         # On every scale about zero, where links have their corners and poles.
-        scale = 10.0 ** -rng.integers(0, 6, (len(self.active), _TRIALS))
+        scale = 10.0 ** -rng.integers(0, 6, (len(self.active), self._trials))
         h = dict(zip(self.active, rng.standard_normal(scale.shape) * scale, strict=True))
         whole = replace(self, even=True)
         with np.errstate(all="ignore"):
-            y = np.broadcast_to(self.value(self.entries(h)), (_TRIALS,))
+            y = np.broadcast_to(self.value(self.entries(h)), (self._trials,))
             rest = {e: h[e] for e in self.others}
-            return all(whole._smooth_about_zero(y, rest, e, d) for e in self.others for d in _DISTANCES)
+            return all(whole.smooth_about_zero(y, rest, e, d) for e in self.others for d in self._distances)
 
-    def _smooth_about_zero(self, y: Array, values: dict[int, Array], entry: int, distance: float) -> bool:
+    def smooth_about_zero(self, y: Array, values: dict[int, Array], entry: int, distance: float) -> bool:
         """Whether all branches exist about zero, and bend with their slopes by no more than smooth functions do."""
         for number in range(self.branch_count):
             found = []
@@ -204,7 +200,7 @@ class LevelSets(KnownRegion):
             if not (a & b & c).all():
                 return False
             bend = np.maximum(np.abs(z0 - 2 * z1 + z2), np.abs(s0 - 2 * s1 + s2) / np.abs(s1))
-            if (bend > _BEND * distance**2 + 1e-9 * (1 + np.abs(z1))).any():
+            if (bend > self._bend * distance**2 + 1e-9 * (1 + np.abs(z1))).any():
                 return False
         return True
 
@@ -218,7 +214,9 @@ class LevelSets(KnownRegion):
         entries = self.entries({**values, self.unknown: z})
         back = self.value(entries)
         slope = np.abs(self.slope(entries))
-        ok = ok & self.inside(entries, self.unknown) & (np.abs(back - y) <= _RESIDUAL * (np.abs(y) + slope * 1 + 1e-30))
+        # |g(branch) - y| above this, relative to the terms, is no solution (a squared equation brings such in).
+        residual = 1e-7
+        ok = ok & self.inside(entries, self.unknown) & (np.abs(back - y) <= residual * (np.abs(y) + slope * 1 + 1e-30))
         return z, ok
 
     def _branches(self, slices: _Slices) -> Iterator[Level]:
@@ -257,8 +255,11 @@ class LevelSets(KnownRegion):
             slope = self.slope(self.entries({**values, self.unknown: z}))
             return np.abs(z), np.broadcast_to(np.abs(slope), row.shape)
 
-        least = _FLATNESS * at(0.5)[1]
-        ends = [at(_NEAR), at(1 - _NEAR)]
+        # A slope is flat at an end that is smaller than this times that in the middle, this share of the interval away
+        # from it: at the end of a branch it vanishes like the root of the distance.
+        flatness, near = 1e-6, 1e-9
+        least = flatness * at(0.5)[1]
+        ends = [at(near), at(1 - near)]
         return np.array([(z > 2 * CUT) | (slope < least) for z, slope in ends])
 
     def _slope_sign(self, z: Array, values: dict[int, Array]) -> Array:
@@ -272,7 +273,7 @@ class LevelSets(KnownRegion):
             return
         marks = sorted({low, high, *(c for c in self._marks(along, rule) if low < c < high)})
         grid = scan_grid(marks, scan)
-        step = max(1, _CHUNK // (len(grid) * 4))
+        step = max(1, self._chunk // (len(grid) * 4))
         for begin in range(0, len(slices.y), step):
             yield from self._line_part(slices.part(slice(begin, begin + step)), along, rule, marks, grid)
 

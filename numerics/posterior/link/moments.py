@@ -26,8 +26,6 @@ __all__ = ["Group", "Sums"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_CHUNK = 200_000
-
 
 @dataclass(frozen=True)
 class Sums:
@@ -160,7 +158,8 @@ class Group:
         zero, first, squares = np.zeros((n, 2)), np.zeros((n, 2, k)), np.zeros(n)
         products = np.zeros((n, 2, k, k)) if second else None
         diagonal = not np.abs(cov - np.diag(cov.diagonal())).any()
-        step = max(1, _CHUNK // len(nodes.x))
+        chunk = 200_000
+        step = max(1, chunk // len(nodes.x))
         for begin in range(0, n, step):
             part = slice(begin, begin + step)
             for index in self.kinds[kind]:

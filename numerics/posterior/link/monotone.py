@@ -12,10 +12,7 @@ __all__ = ["MonotonePieces", "bisect_change", "section_change"]
 
 Array = NDArray[np.float64]
 
-_SCAN = 8001
 _BISECTIONS = 60
-# Points at once within each bracket, which are as good as three bisections.
-_AT_ONCE = 7
 
 
 def bisect_change(
@@ -31,13 +28,15 @@ def bisect_change(
 
 def section_change(a: Array, b: Array, as_left: Callable[[Array], NDArray[np.bool_]]) -> tuple[Array, Array]:
     """The same by several points of each bracket at once, shape (points, n), for what takes the same time for many."""
-    shares = np.arange(1, _AT_ONCE + 1)[:, None] / (_AT_ONCE + 1)
+    # Points at once within each bracket, which are as good as three bisections.
+    at_once = 7
+    shares = np.arange(1, at_once + 1)[:, None] / (at_once + 1)
     column = np.arange(len(a))
-    for _ in range(math.ceil(_BISECTIONS / math.log2(_AT_ONCE + 1)) if len(a) else 0):
+    for _ in range(math.ceil(_BISECTIONS / math.log2(at_once + 1)) if len(a) else 0):
         points = a + shares * (b - a)
         same = as_left(points)
         # Points before the first that is not as at the left.
-        count = np.where(same.all(axis=0), _AT_ONCE, np.argmin(same, axis=0))
+        count = np.where(same.all(axis=0), at_once, np.argmin(same, axis=0))
         points = np.concatenate([a[None], points, b[None]])
         a, b = points[count, column], points[count + 1, column]
     return a, b
@@ -63,7 +62,8 @@ class MonotonePieces:
     @cached_property
     def ends(self) -> tuple[Array, Array]:
         """Ends of the pieces: they are cut at extrema and at jumps."""
-        x = np.linspace(self.low, self.high, _SCAN)[1:-1]
+        scan = 8001
+        x = np.linspace(self.low, self.high, scan)[1:-1]
         with np.errstate(all="ignore"):
             sign, value = np.sign(self.slope(x)), self.value(x)
             turn = np.flatnonzero(sign[1:] * sign[:-1] < 0)

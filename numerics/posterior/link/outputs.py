@@ -17,11 +17,6 @@ __all__ = ["output_edges", "output_rule"]
 
 Array = NDArray[np.float64]
 
-# Share of a grid on which an output of several entries may be infinite.
-_OVERFLOW = 0.05
-# A range that is so many times as long as where 99 of 100 outputs lie is a tail; least number of these to judge by.
-_TAIL, _FEW = 4.0, 50
-
 
 def output_edges(moving: Sequence[Piece]) -> Array:
     """Values between which the density of the output that varies is smooth, with the ends of its range."""
@@ -58,14 +53,16 @@ def output_rule(edges: Array, drawn: Array, step: float, widest: float = math.in
     y, weight : ndarray, shape (nodes,)
     """
     found = []
+    # A range that is so many times as long as where 99 of 100 outputs lie is a tail; least number of these to judge by.
+    tail, few = 4.0, 50
     for low, high in pairwise(edges):
         inside = drawn[(drawn > low) & (drawn < high)]
         length = high - low
-        least, middle, most = np.quantile(inside, [0.01, 0.5, 0.99]) if len(inside) >= _FEW else (low, low, high)
-        if high == edges[-1] and length > _TAIL * (most - low):
+        least, middle, most = np.quantile(inside, [0.01, 0.5, 0.99]) if len(inside) >= few else (low, low, high)
+        if high == edges[-1] and length > tail * (most - low):
             rule = half_line(float(middle) - low, length, step, widest)
             y, weight = low + rule.nodes, rule.weights
-        elif low == edges[0] and length > _TAIL * (high - least):
+        elif low == edges[0] and length > tail * (high - least):
             rule = half_line(high - float(middle), length, step, widest)
             y, weight = high - rule.nodes, rule.weights
         else:
@@ -87,12 +84,14 @@ def _range(piece: Piece) -> tuple[Array, set[float]]:
     lines = [_line(*piece.limits(i), count) for i in active]
     grids = np.meshgrid(*lines, indexing="ij")
     entries = piece.entries({i: g[1:-1] if len(active) == 1 else g for i, g in zip(active, grids, strict=True)})
+    # Share of a grid on which an output of several entries may be infinite.
+    overflow = 0.05
     with np.errstate(all="ignore"):
         values = np.broadcast_to(piece.value(entries), entries[active[0]].shape)
         ok = np.isfinite(values) & np.broadcast_to(piece.inside(entries), values.shape)
         inside = values[ok]
         # Poles are thin; what overflows has a volume.
-        if len(active) > 1 and np.isinf(values).mean() > _OVERFLOW:
+        if len(active) > 1 and np.isinf(values).mean() > overflow:
             raise NotServedError("it grows beyond the range of float64")
         marks = set(piece.region.critical[piece.output]) if not piece.known else set()
         origin = piece.entries({i: np.array(float(np.clip(0.0, *piece.limits(i)))) for i in active})

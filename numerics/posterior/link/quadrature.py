@@ -20,9 +20,6 @@ from .work import Work
 
 __all__ = ["Piece", "by_label", "pieces"]
 
-# Two values of the link this close are one.
-_SAME = 1e-11
-
 
 @dataclass(frozen=True)
 class Piece(LevelSets, Volumes):
@@ -103,4 +100,6 @@ def by_label(parts: Sequence[Piece]) -> list[tuple[tuple[float | None, ...], lis
 def _same_value(a: float | None, b: float | None) -> bool:
     if a is None or b is None:
         return a is b
-    return math.isclose(a, b, rel_tol=_SAME, abs_tol=_SAME)
+    # Two values of the link this close are one.
+    same = 1e-11
+    return math.isclose(a, b, rel_tol=same, abs_tol=same)

@@ -35,8 +35,6 @@ __all__ = [
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-# Distances from where a link is flat at which level sets still have features, as y is as close to its value there.
-_FLAT = 1e-10
 # Points of one pass, which bounds the memory.
 _CHUNK = 2_000_000
 # The normal density beyond is below 1e-17 of its maximum.
@@ -183,11 +181,14 @@ class AnalyticRule(NamedTuple):
         """Intervals without an end, with one at their bottom or top, where the link is flat or not, and with two."""
         from_below, to_above = low > -CUT, high < CUT
         up, down = from_below & ~to_above, ~from_below & to_above
+        # Distances from where a link is flat at which level sets still have features, as y is as close to its value
+        # there.
+        nothing = 1e-10
         for chosen, rule in (
             (~from_below & ~to_above, self._line),
-            (up & flat[0], partial(self._half_line, way=1.0, scale=_FLAT)),
+            (up & flat[0], partial(self._half_line, way=1.0, scale=nothing)),
             (up & ~flat[0], partial(self._half_line, way=1.0, scale=1.0)),
-            (down & flat[1], partial(self._half_line, way=-1.0, scale=_FLAT)),
+            (down & flat[1], partial(self._half_line, way=-1.0, scale=nothing)),
             (down & ~flat[1], partial(self._half_line, way=-1.0, scale=1.0)),
             (from_below & to_above, partial(between_ends, step=0.5 * self.step)),
         ):

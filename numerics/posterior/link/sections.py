@@ -7,6 +7,7 @@ condition changes sign; two ends between neighbouring nodes of the scan are foun
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,6 @@ Condition = Callable[[IntArray, Array], Array]
 _REACH = 38.0
 _SCAN = np.concatenate([np.linspace(-_REACH, -9.0, 12), np.linspace(-9.0, 9.0, 73)[1:-1], np.linspace(9.0, _REACH, 12)])
 _CENTRE = np.zeros(())
-# So many times the larger difference of two neighbours is as far as an extremum between them is looked for.
-_BEYOND = 2.0
 # Steps of a golden section to an extremum: 0.3 times 0.618^40 is 1e-9, whose square is rounding.
 _GOLDEN, _STEPS = 0.5 * (math.sqrt(5) - 1), 40
 
@@ -46,7 +45,8 @@ class Prior(NamedTuple):
     V: Array
 
 
-class Contribution(NamedTuple):
+@dataclass(frozen=True)
+class Contribution:
     """Integrals of 1, h - omega and its products over what is not drawn, given what is.
 
     Attributes
@@ -171,8 +171,10 @@ def _with_extrema(least: Condition, rows: IntArray, u: Array, value: Array) -> t
     sign = np.where(value > 0, -1.0, 1.0)  # maxima of what is not positive, minima of what is
     turned = sign[1:-1] * value[1:-1]
     top = inner & (turned >= sign[1:-1] * value[:-2]) & (turned >= sign[1:-1] * value[2:])
+    # So many times the larger difference of two neighbours is as far as an extremum between them is looked for.
+    beyond = 2.0
     # Between nodes an extremum is beyond the largest of them by no more than the neighbours are below it, or so.
-    reach = _BEYOND * np.maximum(np.abs(value[1:-1] - value[:-2]), np.abs(value[1:-1] - value[2:]))
+    reach = beyond * np.maximum(np.abs(value[1:-1] - value[:-2]), np.abs(value[1:-1] - value[2:]))
     near = np.abs(value[1:-1]) <= reach
     at = np.flatnonzero(top & near & (sign[2:] == sign[1:-1]) & (sign[:-2] == sign[1:-1])) + 1
     row, a, b, own = rows[at], u[at - 1], u[at + 1], sign[at]

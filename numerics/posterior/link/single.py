@@ -7,6 +7,7 @@ within it by panels between such places, and more are randomised quasi-Monte Car
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,23 +27,9 @@ IntArray = NDArray[np.int64]
 
 __all__ = ["Effort", "default_accuracy", "solved"]
 
-# Nodes of the rules of Gauss and Kronrod along each coordinate, of which two halves are tried at once.
-_KRONROD = 21
-# Subdivisions for the mass to a few per cent.
-_ROUGH = 50
-# Nodes whose evaluation takes as long as a call of the integrand does by itself.
-_CALL = 2000
-# What is missed at kinks is up to 1.2 times the estimate of these rules (tests/numerics/posterior/link).
-_SAFETY = 3.0
-# Of an integral: units of rounding beside those of its exponent.
-_ROUNDING = 16
-# Attempts at the accuracy of entries by that of integrals, and by how much the latter is below at first.
-_ATTEMPTS, _MARGIN = 4, 0.2
-# Independent randomisations, and the logarithm to base 2 of the nodes of each at first.
-_REPLICAS, _BITS = 8, 9
 
-
-class Effort(NamedTuple):
+@dataclass(frozen=True)
+class Effort:
     """What is asked for, and what may be spent on one output.
 
     Attributes
@@ -75,10 +62,12 @@ def solved(seen: Seen, effort: Effort) -> OneOutput:
     dimension = dimension_of(seen.group, seen.kind)
     accuracy = default_accuracy(dimension) if effort.accuracy is None else effort.accuracy
     if dimension >= 3:
-        return _sampled(seen, dimension, effort._replace(accuracy=accuracy))
+        return _sampled(seen, dimension, replace(effort, accuracy=accuracy))
     range_ = range_of(seen)
-    part = _MARGIN * accuracy
-    for _ in range(_ATTEMPTS):
+    # Attempts at the accuracy of entries by that of integrals, and by how much the latter is below at first.
+    attempts, margin = 4, 0.2
+    part = margin * accuracy
+    for _ in range(attempts):
         found = _integrated(seen, range_, part, effort.max_nodes)
         if effort.accuracy is None:
             accuracy = max(accuracy, 2 * found.rounding)
@@ -142,21 +131,28 @@ class _Moments:
 def _integrated(seen: Seen, range_: Range, accuracy: float, max_nodes: int) -> _Found:
     """Posterior by cubature to this part of its mass."""
     moments, dimension = _Moments(seen, range_), dimension_of(seen.group, seen.kind)
+    # Nodes of the rules of Gauss and Kronrod along each coordinate, of which two halves are tried at once.
+    kronrod = 21
+    # Nodes whose evaluation takes as long as a call of the integrand does by itself.
+    call = 2000
+    # What is missed at kinks is up to 1.2 times the estimate of these rules (tests/numerics/posterior/link).
+    safety = 3.0
     if dimension == 0:
         value, error, reached = moments.at(np.zeros((1, 0)))[0], np.zeros(moments.size), True
     else:
         boxes = list(pairwise(range_.edges.tolist()))
         length = float(range_.edges[-1] - range_.edges[0]) * max(1.0, range_.limits[1] - range_.limits[0])
-        rough = [_over(lambda x: moments.over(x, 1e-3)[:, :1], box, range_, (0.05, 1e-300), _ROUGH) for box in boxes]
+        # Subdivisions for the mass to a few per cent.
+        rough = [_over(lambda x: moments.over(x, 1e-3)[:, :1], box, range_, (0.05, 1e-300), 50) for box in boxes]
         mass = sum(float(part.estimate[0]) for part in rough)
         # Of nodes along one coordinate; over two each of them takes as many as one has taken so far.
-        each = max(_CALL, moments.nodes / max(1, sum(2 * _KRONROD * (part.subdivisions + 1) for part in rough)))
-        most = max(1, int(max_nodes / (each * (2 * _KRONROD if dimension == 2 else 1))))
+        each = max(call, moments.nodes / max(1, sum(2 * kronrod * (part.subdivisions + 1) for part in rough)))
+        most = max(1, int(max_nodes / (each * (2 * kronrod if dimension == 2 else 1))))
         inner, outer = accuracy * mass / length, (0.0, accuracy * mass / len(boxes))
         parts = [_over(lambda x: moments.over(x, inner), box, range_, outer, most) for box in boxes]
         both = np.sum([part.estimate for part in parts], axis=0)
         value = both[: moments.size]
-        error = _SAFETY * np.sum([part.error for part in parts], axis=0)[: moments.size] + both[moments.size :]
+        error = safety * np.sum([part.error for part in parts], axis=0)[: moments.size] + both[moments.size :]
         reached = all(part.status == "converged" for part in parts)
     output, exact = (_summary(value, part, seen.prior, range_.top, moments.nodes) for part in (error, 0 * error))
     return _Found(output, reached, exact.error)
@@ -181,7 +177,9 @@ def _summary(value: Array, error: Array, prior: Prior, top: float, nodes: int) -
     scale = np.sqrt(prior.V.diagonal())
     zero, first, second = value[0], value[1 : 1 + k] / value[0], value[1 + k :].reshape(k, k) / value[0]
     rms = np.sqrt(np.maximum(second.diagonal(), 1e-300))
-    unit = float(np.finfo(float).eps) * (_ROUNDING + abs(top))
+    # Of an integral: units of rounding beside those of its exponent.
+    rounding = 16
+    unit = float(np.finfo(float).eps) * (rounding + abs(top))
     relative = error[0] / zero + unit
     first_error = error[1 : 1 + k] / zero + np.abs(first) * relative + unit * rms
     second_error = error[1 + k :].reshape(k, k) / zero + np.abs(second) * relative + unit * np.multiply.outer(rms, rms)
@@ -212,11 +210,15 @@ def _summary(value: Array, error: Array, prior: Prior, top: float, nodes: int) -
 def _sampled(seen: Seen, dimension: int, effort: Effort) -> OneOutput:
     """Posterior by randomised nodes, doubled until the accuracy is reached."""
     assert effort.accuracy is not None
-    bits = _BITS
+    # Independent randomisations, and the logarithm to base 2 of the nodes of each at first.
+    first_bits = 9
+    bits = first_bits
+    # Independent randomisations, and the logarithm to base 2 of the nodes of each at first.
+    replicas = 8
     while True:
-        parts = [_of_nodes(seen, normal_qmc(dimension, bits, stream)) for stream in effort.rng.spawn(_REPLICAS)]
+        parts = [_of_nodes(seen, normal_qmc(dimension, bits, stream)) for stream in effort.rng.spawn(replicas)]
         log_z = np.array([part[0] for part in parts])
-        nodes = _REPLICAS * 2**bits
+        nodes = replicas * 2**bits
         if np.isfinite(log_z).all():
             moments = [log_z, *(np.array([part[n] for part in parts]) for n in (1, 2))]
             made = combined(moments, seen.prior.V, np.eye(1), nodes)
@@ -235,7 +237,7 @@ def _sampled(seen: Seen, dimension: int, effort: Effort) -> OneOutput:
 def _of_nodes(seen: Seen, x: Array) -> tuple[float, Array, Array]:
     """Log Z, and first and second moments of h - omega, shapes (k, 1) and (k, 1, k, 1), by nodes of the normal law."""
     log_density = -0.5 * (x * x).sum(axis=1) - 0.5 * x.shape[1] * math.log(2 * math.pi)
-    parts = [part._replace(log_weight=part.log_weight - log_density) for part in contributions(seen, x)]
+    parts = [replace(part, log_weight=part.log_weight - log_density) for part in contributions(seen, x)]
     top = max(float(part.log_weight.max()) for part in parts)
     k = len(seen.prior.omega)
     zero, first, second = 0.0, np.zeros(k), np.zeros((k, k))

@@ -15,7 +15,6 @@ _MOST = 3e8
 # Powers, functions and comparisons cost about so many products: 49 ns a point for h[1]*h[2]*h[3], 680 ns for a link of
 # three powers, solved and put back in. A square is a product: 74 ns for h[1]*h[2] + h[3]**2.
 _COSTLY = re.compile(r"\*\*(?!2\b)|[a-zA-Z]\w*\(|[<>]")
-_DEARER = 4
 
 
 class Work:
@@ -30,7 +29,8 @@ class Work:
     """
 
     def __init__(self, text: tuple[str, ...] = (), *, bounded: bool = True) -> None:
-        self._each = 1 + _DEARER * sum(len(_COSTLY.findall(output)) for output in text)
+        dearer = 4
+        self._each = 1 + dearer * sum(len(_COSTLY.findall(output)) for output in text)
         self._left = _MOST if bounded else math.inf
 
     def spend(self, points: int) -> None:

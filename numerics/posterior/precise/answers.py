@@ -21,9 +21,6 @@ __all__ = ["Answer", "Effort", "Problem", "more_layers", "one_layer", "two_layer
 
 Balls = NDArray[np.object_]
 
-# A rectangle that is tried costs as much as some hundred nodes.
-_NODES_A_TRY, _FEWEST_TRIED = 500, 2000
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -103,7 +100,9 @@ def two_layers(problem: Problem, effort: Effort) -> Answer:
     slope = V[0, 1] / V[0, 0]
     i1, i2 = V[0, 0].rsqrt(), (V[1, 1] - slope * V[0, 1]).rsqrt()
     exact = (*modes(v), skip, beta, *modes(omega[0]), *modes(omega[1]), i1, slope, i2)
-    tried = max(_FEWEST_TRIED, max_nodes // _NODES_A_TRY)
+    # A rectangle that is tried costs as much as some hundred nodes.
+    nodes_a_try, fewest_tried = 500, 2000
+    tried = max(fewest_tried, max_nodes // nodes_a_try)
     integrand = Integrand(model, tuple(float(number) for number in exact), digits, tried, progress)
     moments = Moments(integrand, exact, flint.ctx.prec)
     if moments.planned() > max_nodes:

@@ -13,17 +13,6 @@ from .rectangles import edges, halves, product, refine
 
 __all__ = ["Cut", "cut_plane"]
 
-# Cells, per axis, that a first rectangle is searched in for thin valleys.
-_FINE = 8
-# Rectangles over which a whitened index varies by more are halved in any case: their samples are then at most 1.6
-# apart in z, so no valley of Q (of width one in z) hides between them.
-_WIDEST = 16.0
-# A rectangle is halved, or quartered, if that saves this share of its nodes, and if they are more than it takes to find
-# out.
-_SAVING, _SMALL, _LARGE = 0.03, 64, 1000
-# Orders along rows are multiples of this, so that many rows share their nodes.
-_STEP = 4
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -53,8 +42,10 @@ class Cut:
         """Orders along the plus mode on rows of rectangle k, at `positions` between 0 and 1 of its height."""
         above = np.clip(np.searchsorted(GOOD.lines, positions), 1, len(GOOD.lines) - 1)
         most = np.maximum(self.along_p[k, above - 1], self.along_p[k, above])
+        # Orders along rows are multiples of this, so that many rows share their nodes.
+        step = 4
         # Few different rules.
-        return -(-most // _STEP) * _STEP
+        return -(-most // step) * step
 
 
 def cut_plane(integrand: Integrand) -> Cut:
@@ -81,10 +72,12 @@ def cut_plane(integrand: Integrand) -> Cut:
         radius = enough
         top = integrand.largest_within(radius)
     xs, ys = edges(radius, -integrand.parameters[4]), edges(radius, -integrand.parameters[5])
+    # Cells, per axis, that a first rectangle is searched in for thin valleys.
+    finer = 8
     # A fine uniform cut to find every valley; coarse rectangles that hold a piece of one are kept.
-    fine, top = integrand.alive(product(refine(xs, _FINE), refine(ys, _FINE)), top)
+    fine, top = integrand.alive(product(refine(xs, finer), refine(ys, finer)), top)
     nx, ny = len(xs) - 1, len(ys) - 1
-    keep = fine.reshape(nx, _FINE, ny, _FINE).any(axis=(1, 3)).ravel()
+    keep = fine.reshape(nx, finer, ny, finer).any(axis=(1, 3)).ravel()
     boxes, top = _halve_the_wide(integrand, product(xs, ys)[keep], top)
     level = math.log(integrand.mass(boxes, top)) - integrand.digits * math.log(10)
     boxes = _halve_where_cheaper(integrand, boxes, top, level - math.log(200.0))
@@ -125,13 +118,16 @@ def _halve_the_wide(integrand: Integrand, boxes: Array, top: float) -> tuple[Arr
     """Halve until no index varies too much over a rectangle; drop those without weight; return also the peak."""
     done: list[Array] = []
     tried = 0
+    # Rectangles over which a whitened index varies by more are halved in any case: their samples are then at most 1.6
+    # apart in z, so no valley of Q (of width one in z) hides between them.
+    widest = 16.0
     while len(boxes):
         # A look at a rectangle costs a quarter of what its orders do.
         tried = _count(integrand, tried, len(boxes) // 4)
         alive, top = integrand.alive(boxes, top)
         boxes = boxes[alive]
         steps = integrand.variation(boxes)
-        wide = steps.max(axis=0) > _WIDEST
+        wide = steps.max(axis=0) > widest
         axes = steps[1:].argmax(axis=0)
         done.append(boxes[~wide])
         boxes = np.concatenate([halves(boxes[wide & (axes == axis)], axis) for axis in (0, 1)])
@@ -167,7 +163,10 @@ def _parts(
     Return these parts too, and their orders.
     """
     cost = needed.prod(axis=1)
-    tried = np.flatnonzero(cost > (_LARGE if quarters else _SMALL))
+    # A rectangle is halved, or quartered, if that saves this share of its nodes, and if they are more than it takes to
+    # find out.
+    saving, small, large = 0.03, 64, 1000
+    tried = np.flatnonzero(cost > (large if quarters else small))
     axes = needed[tried].argmax(axis=1)
     parts = np.concatenate([halves(boxes[tried[axes == axis]], axis) for axis in (0, 1)])
     parents = np.concatenate([np.tile(tried[axes == axis], 2) for axis in (0, 1)])
@@ -179,7 +178,7 @@ def _parts(
     orders = _both_orders(integrand, parts, top, target)
     costs = np.bincount(parents, orders.prod(axis=1) * alive, len(boxes))
     split = np.zeros(len(boxes), dtype=bool)
-    split[tried] = (costs < (1 - _SAVING) * cost)[tried]
+    split[tried] = (costs < (1 - saving) * cost)[tried]
     if not quarters:
         split[tried] |= (needed.max(axis=1) >= MOST_ORDER)[tried]
     chosen = split[parents] & alive

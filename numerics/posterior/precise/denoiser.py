@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 from numpy.typing import NDArray
 
 from ...arithmetic.ball import ball, to_mpf, working_bits
+from ...arithmetic.balls import Ball
 from ...core.errors import ConvergenceError
 from ...core.results import How, Origin, Result, as_dict
 from ...core.typing import JSON
@@ -30,8 +32,6 @@ Balls = NDArray[np.object_]
 
 # Decimal digits carried beyond those asked for.
 _GUARD = 8
-# Digits of a first pass, and those that its arithmetic carries beyond what is asked for.
-_PILOT, _WIDE = 8, 40
 _CLOSED_FORM = "closed form"
 
 
@@ -63,7 +63,7 @@ class PreciseDenoiserResult(Result):
         Model and settings.
     """
 
-    log_z: Any
+    log_z: mpf
     g_out: Balls
     dg_out: Balls
     error: float
@@ -185,9 +185,11 @@ def denoise_mp(
             summarise = two_layers if model.layers == m == 2 else more_layers
             return summarise(problem, Effort(inner, max_nodes - spent, progress))
 
+    # Digits of a first pass, and those that its arithmetic carries beyond what is asked for.
+    pilot, wide = 8, 40
     # How much the answer magnifies an error of the moments, and a rounding, shows at few digits.
-    bits = _bits(digits + _WIDE)
-    answer = attempt(_PILOT, bits, None if progress is None else lambda _, total: progress(0, total), 0)
+    bits = _bits(digits + wide)
+    answer = attempt(pilot, bits, None if progress is None else lambda _, total: progress(0, total), 0)
     nodes, more = answer.nodes, 0
     for _ in range(5):
         reached = answer.error + answer.rounding
@@ -222,7 +224,7 @@ def _result(answer: Answer, digits: int, nodes: int, route: str) -> PreciseDenoi
     def convert(balls: Balls) -> Balls:
         out = np.empty(balls.shape, dtype=object)
         for index in np.ndindex(balls.shape):
-            entry: Any = balls[index]
+            entry: Ball = balls[index]
             out[index] = to_mpf(ctx, entry)
         return out
 

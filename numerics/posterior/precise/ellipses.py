@@ -31,9 +31,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# A determinant that turns by more from one point to the next is not followed: the ellipse counts as singular.
-_TURN = 2.4
-
 
 class Ellipses(NamedTuple):
     """Ellipses around lines through a rectangle.
@@ -176,7 +173,9 @@ def largest_on(link, line, points):  # type: ignore[no-untyped-def]
         if step > 0:
             turn = phase - before
             turn -= 2.0 * math.pi * math.floor(turn / (2.0 * math.pi) + 0.5)
-            if not abs(turn) < _TURN:
+            # A determinant that turns by more from one point to the next is not followed: the ellipse counts as
+            # singular.
+            if not abs(turn) < 2.4:
                 return math.inf
             turned += turn
         before = phase

@@ -25,16 +25,6 @@ Progress = Callable[[int, int], None]
 
 # Nodes of the first search, in all; of a slab; and of a batch of fixed-point numbers.
 _SEARCH, _SLAB, _BATCH = 300_000, 65_536, 4096
-# The pilot in float64 stops where both halves of its lattice agree to half of the digits, and to so many at most.
-_AGREE = 6
-# Lattice nodes near weight, for each that has it, at most; and all of them.
-_SPARSE, _EMPTY = 10, 100
-# The first step, in prior widths.
-_WIDEST = 0.5
-# Mass is neglected where the weight is below 10^-digits e^-CUT of the peak.
-_CUT = 10.0
-# Nodes of the first search count down to the square of the least weight: it may be larger between them.
-_UNSEEN = 2.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +94,9 @@ class Grid:
     progress: Progress | None = None
     _floats: tuple[Network, Array, Array, Array] = field(init=False, repr=False)
 
+    # The first step, in prior widths.
+    _widest = 0.5
+
     def __post_init__(self) -> None:
         """Take the float64 copies."""
         exact = self.posterior
@@ -117,7 +110,9 @@ class Grid:
 
     @property
     def _depth(self) -> float:
-        return self.digits * math.log(10) + _CUT
+        # Mass is neglected where the weight is below 10^-digits e^-CUT of the peak.
+        cut = 10.0
+        return self.digits * math.log(10) + cut
 
     # In float64 -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +136,7 @@ class Grid:
         """Where the weights that count are, roughly, and the largest log-weight found."""
         radius, top = 0.0, 0.0
         # The prior alone, at the largest step that is tried.
-        self._check_cost(0.0, (2 * math.sqrt(2 * self._depth) / _WIDEST) ** self._axes)
+        self._check_cost(0.0, (2 * math.sqrt(2 * self._depth) / self._widest) ** self._axes)
         while True:
             enough = math.sqrt(2 * max(self._depth - top + self._log_det_bound(), self._depth))
             if radius >= 0.99 * enough:
@@ -159,7 +154,9 @@ class Grid:
             )
             found = [(z, log_w.max(axis=0)) for z, _, log_w in self._looked_at(everywhere, step, 0.0)]
             top = max(float(best.max()) for _, best in found)
-        kept = np.concatenate([z[best > top - _UNSEEN * self._depth] for z, best in found])
+        # Nodes of the first search count down to the square of the least weight: it may be larger between them.
+        unseen = 2.0
+        kept = np.concatenate([z[best > top - unseen * self._depth] for z, best in found])
         return _Region.around(kept, step), top
 
     def _log_det_bound(self) -> float:
@@ -189,18 +186,23 @@ class Grid:
             yield slab
 
     def _check_cost(self, near: float, total: float) -> None:
-        nodes = max(near, total * _SPARSE / _EMPTY)
-        if nodes > _SPARSE * self.max_nodes:
+        # Lattice nodes near weight, for each that has it, at most; and all of them.
+        sparse, empty = 10, 100
+        nodes = max(near, total * sparse / empty)
+        if nodes > sparse * self.max_nodes:
             raise ConvergenceError(
                 f"the precise denoiser (169) of {self.posterior.model.describe()} integrates over {self._axes} "
                 f"dimensions and would look at {nodes:.1e} nodes for {self.digits} digits alone, "
-                f"{nodes * 3e-6 / 3600:.1g} hours or more; {_SPARSE} for each of max_nodes = {self.max_nodes} are "
+                f"{nodes * 3e-6 / 3600:.1g} hours or more; {sparse} for each of max_nodes = {self.max_nodes} are "
                 "allowed: ask for fewer digits, or raise max_nodes"
             )
 
     def _pilot(self, region: _Region, top: float) -> tuple[float, _Region, float]:
         """Step for the digits, where the weights that count are, and the largest log-weight, from float64."""
-        step, origin = _WIDEST, top
+        step, origin = self._widest, top
+        # The pilot in float64 stops where both halves of its lattice agree to half of the digits, and to so many at
+        # most.
+        agree = 6
         while True:
             sums, kept = [], []
             for shift in (0.0, 0.5):
@@ -214,7 +216,7 @@ class Grid:
                 sums.append(total)
             gap = float(np.abs(sums[0] - sums[1]).max() / sums[0][0]) if sums[0][0] > 0 else 1.0
             region = _Region.around(np.concatenate(kept), step)
-            if gap < 10.0 ** -min(_AGREE, self.digits / 2):
+            if gap < 10.0 ** -min(agree, self.digits / 2):
                 # exp(-k/step): the nearest singularity is at a finite distance.
                 share = math.log(max(gap, 1e-13)) / (-(self.digits + 1) * math.log(10))
                 return step * min(1.0, share), region, top

@@ -15,9 +15,6 @@ __all__ = ["covariance", "entries", "invert"]
 
 Balls = NDArray[np.object_]
 
-# Sizes of the entries of y, omega and V.
-_SMALLEST, _LARGEST = 1e-307, 1e307
-
 
 def entries(name: str, value: object, shape: tuple[int, ...]) -> Balls:
     """Balls of an array of that shape."""
@@ -25,16 +22,18 @@ def entries(name: str, value: object, shape: tuple[int, ...]) -> Balls:
     if array.shape != shape:
         raise ValueError(f"{name} must be a single one, of shape {shape}, got {array.shape}")
     out = np.empty(shape, dtype=object)
+    # Sizes of the entries of y, omega and V.
+    smallest, largest = 1e-307, 1e307
     for index in np.ndindex(shape):
         try:
             out[index] = ball(array[index])
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         # Searches and errors are numbers of float64; entries of y enter by their logarithms or roots.
-        least = 0.0 if name == "y" else _SMALLEST
-        if not (least <= abs(out[index]) <= _LARGEST or out[index] == 0):
+        least = 0.0 if name == "y" else smallest
+        if not (least <= abs(out[index]) <= largest or out[index] == 0):
             raise ValueError(
-                f"{name} must have entries that are 0 or between {least:g} and {_LARGEST:g} in size, got "
+                f"{name} must have entries that are 0 or between {least:g} and {largest:g} in size, got "
                 f"{_shown(array[index])}; take other units for the indices"
             )
     return out

@@ -20,12 +20,6 @@ Orders = NDArray[np.int64]
 
 # Mass is neglected where the weight is below 10^-digits e^-CUT of the peak; of what is neglected, most is far below.
 CUT = 15.0
-# Points per axis of the grid on which the peak is looked for; rows of it, or rectangles, that are taken at a time.
-_GRID, _FEW = 513, 32
-# Chebyshev points per axis of the search.
-_SEARCH = 17
-# Exponents that the kernel may square.
-_LARGEST = 1e150
 # Prior widths within which the posterior is looked for.
 FARTHEST = 1e5
 # Orders above are not used: the rectangle is halved instead.
@@ -76,6 +70,11 @@ class Integrand:
     most: int = 200_000
     progress: Callable[[int, int], None] | None = None
 
+    # Chebyshev points per axis of the search.
+    _search = 17
+    # Points per axis of the grid on which the peak is looked for; rows of it, or rectangles, that are taken at a time.
+    _grid, _few = 513, 32
+
     @property
     def depth(self) -> float:
         """Largest -log of a weight, relative to the peak, that counts."""
@@ -103,7 +102,8 @@ class Integrand:
         """Raise where float64 cannot tell one whitened index from the next, or overflows."""
         vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
         farthest = max(abs(w1p), abs(w1m)) + FARTHEST / i1
-        if not beta * farthest * farthest < _LARGEST:
+        # Exponents that the kernel may square.
+        if not beta * farthest * farthest < 1e150:
             raise ConvergenceError(
                 f"the posterior (169) lies where float64 overflows: beta h_1^2 would reach {farthest:.0e}^2 beta; take "
                 "V, omega and beta smaller"
@@ -122,22 +122,24 @@ class Integrand:
 
     def largest_within(self, radius: float) -> float:
         """Largest log-weight on a square grid of t that reaches this far."""
-        grid = np.linspace(-radius, radius, _GRID)
+        grid = np.linspace(-radius, radius, self._grid)
         # Rows by few, whose arrays stay in the cache.
-        rows = (grid[part, None] for part in chunks(_GRID, _FEW))
+        rows = (grid[part, None] for part in chunks(self._grid, self._few))
         return float(np.max([self.logs(tp, grid[None, :]).log_weight.max() for tp in rows]))
 
     def sample(self, boxes: Array) -> Logs:
         """`logs` on the Chebyshev points: the last axes are (n, k, k)."""
-        unit = lobatto(_SEARCH)
+        unit = lobatto(self._search)
         tp = boxes[:, 0, None, None] + boxes[:, 2, None, None] * unit[:, None]
         tm = boxes[:, 1, None, None] + boxes[:, 3, None, None] * unit[None, :]
         return self.logs(tp, tm)
 
     def mass(self, boxes: Array, top: float) -> float:
         """Rough integral of the weight, the largest one counted as one."""
-        ends = np.where(np.arange(_SEARCH) % (_SEARCH - 1) == 0, 0.5, 1.0)
-        weights = ends * np.sin(math.pi * np.arange(_SEARCH) / (_SEARCH - 1)) * 0.5 * math.pi / (_SEARCH - 1)
+        ends = np.where(np.arange(self._search) % (self._search - 1) == 0, 0.5, 1.0)
+        weights = (
+            ends * np.sin(math.pi * np.arange(self._search) / (self._search - 1)) * 0.5 * math.pi / (self._search - 1)
+        )
         out = 0.0
         for part in chunks(len(boxes)):
             values = np.exp(self.sample(boxes[part]).log_weight - top).sum(axis=0)
@@ -147,7 +149,7 @@ class Integrand:
     def alive(self, boxes: Array, top: float) -> tuple[NDArray[np.bool_], float]:
         """Mark rectangles whose weight may come within exp(-depth) of the peak; return also the improved peak."""
         bounds = np.empty(len(boxes))
-        for part in chunks(len(boxes), 4 * _FEW):
+        for part in chunks(len(boxes), 4 * self._few):
             found = self.sample(boxes[part])
             top = max(top, float(found.log_weight.max()))
             first = _least_size(found.plus) ** 2 + _least_size(found.minus) ** 2
@@ -160,7 +162,7 @@ class Integrand:
     def variation(self, boxes: Array) -> Array:
         """Return how much a whitened index varies over each rectangle, and along each of its sides, shape (3, n)."""
         out = np.empty((3, len(boxes)))
-        for part in chunks(len(boxes), 4 * _FEW):
+        for part in chunks(len(boxes), 4 * self._few):
             found = self.sample(boxes[part])
             # Along its own side a first index varies as over the whole rectangle, and along the other one not at all.
             plus, minus = np.ptp(found.plus, axis=(-2, -1)), np.ptp(found.minus, axis=(-2, -1))

@@ -9,9 +9,6 @@ __all__ = ["chunks", "edges", "halves", "product", "refine"]
 
 Array = NDArray[np.float64]
 
-# Rectangles at the start, per axis.
-_COARSE = 4
-
 
 def chunks(n: int, size: int = 512) -> list[slice]:
     """Slices of so many rectangles at most."""
@@ -24,10 +21,12 @@ def edges(radius: float, axis: float) -> Array:
     Edges are multiples of a power of two, so that halving is exact and neighbours share their edge to the last bit:
     a gap of one rounding between them would cost 1e-16 of the width of a narrow posterior, whatever the digits.
     """
-    cuts = np.linspace(-radius, radius, _COARSE + 1)
+    # Rectangles at the start, per axis.
+    coarse = 4
+    cuts = np.linspace(-radius, radius, coarse + 1)
     if abs(axis) < radius:
-        below = min(_COARSE - 1, max(1, round(_COARSE * (axis + radius) / (2 * radius))))
-        cuts = np.append(np.linspace(-radius, axis, below + 1), np.linspace(axis, radius, _COARSE + 1 - below)[1:])
+        below = min(coarse - 1, max(1, round(coarse * (axis + radius) / (2 * radius))))
+        cuts = np.append(np.linspace(-radius, axis, below + 1), np.linspace(axis, radius, coarse + 1 - below)[1:])
     unit = 2.0 ** (math.floor(math.log2(radius)) - 11)
     cuts = np.round(cuts / unit)
     cuts[0] -= 1

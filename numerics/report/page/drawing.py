@@ -31,8 +31,6 @@ _STYLE: dict[str, object] = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
-# Inches: as wide as a phone, so that its text is read there.
-_WIDTH = 4.7
 
 
 def series(number: int) -> str:
@@ -50,8 +48,10 @@ class Drawing:
 @contextmanager
 def drawing(name: str, about: str, height: float) -> Iterator[Drawing]:
     """Give an empty figure of this height in inches, and make it an element with this description."""
+    # Inches: as wide as a phone, so that its text is read there.
+    width = 4.7
     with rc_context({**_STYLE, "svg.hashsalt": name}):  # type: ignore[dict-item]
-        made = Drawing(new_figure(figsize=(_WIDTH, height)))
+        made = Drawing(new_figure(figsize=(width, height)))
         yield made
         text = io.StringIO()
         made.figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -15,9 +15,6 @@ __all__ = ["as_asked", "depth_plot", "entropy_plot", "evolution_plot", "instance
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _LABELS = {"uninformed": "posterior mean", "informed": "from full overlap"}
-_DASHES = {"uninformed": "-", "informed": (0, (4, 2))}
-# Marks nearer than this share of the axis have their letters in two rows.
-_NEAR = 0.05
 
 
 def as_asked(point: Record) -> bool:
@@ -32,9 +29,10 @@ def overlap_name(i: int) -> str:
 
 def evolution_plot(points: Sequence[Record], marks: Sequence[tuple[str, float]]) -> str:
     """Overlaps and prediction errors against alpha, from both starts, with the marks as lettered lines."""
+    dashes = {"uninformed": "-", "informed": (0, (4, 2))}
     with drawing("evolution", "overlaps and prediction errors against alpha, from both starts", 5.2) as made:
         above, below = made.figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        for start, dash in _DASHES.items():
+        for start, dash in dashes.items():
             found = [point for point in points if point["start"] == start]
             if not found:
                 continue
@@ -69,9 +67,11 @@ def _mark(axes: "Axes", marks: Sequence[tuple[str, float]], *, letters: bool) ->
     """Vertical lines, and above them their letters."""
     low, high = axes.get_xlim()
     row, before = 0, -np.inf
+    # Marks nearer than this share of the axis have their letters in two rows.
+    near = 0.05
     for k, (_, at) in sorted(enumerate(marks), key=lambda mark: mark[1][1]):
         axes.axvline(at, color=INK, lw=0.8, ls=":")
-        row = 1 - row if at - before < _NEAR * (high - low) else 0
+        row = 1 - row if at - before < near * (high - low) else 0
         before = at
         if letters:
             across = axes.get_xaxis_transform()

@@ -18,9 +18,6 @@ from ...arithmetic.balls import Ball, Balls
 
 __all__ = ["HalfLineRule", "LinearRules", "choose_linear", "linear_norm"]
 
-# Half-width of the strip in which both double-exponential maps keep Re(R^2/t^2) > 0.
-_STRIP = 0.5
-
 
 @dataclass(frozen=True)
 class HalfLineRule:
@@ -45,7 +42,9 @@ class LinearRules:
 def choose_linear(skip: float, beta: float, tokens: int, digits: float, fineness: float = 1.0) -> LinearRules:
     """Rules that reach so many digits."""
     accuracy = digits * math.log(10.0) + 4.0
-    step = 2 * math.pi * _STRIP / accuracy / fineness
+    # Half-width of the strip in which both double-exponential maps keep Re(R^2/t^2) > 0.
+    strip = 0.5
+    step = 2 * math.pi * strip / accuracy / fineness
 
     def half_line(scale: float, least: float, most: float) -> HalfLineRule:
         """Cover [least, most], both relative to scale."""

@@ -23,16 +23,8 @@ __all__ = ["Compression", "Group", "Moments", "compress", "compression"]
 
 Array = NDArray[np.float64]
 
-# Groups of nodes: light nodes need fewer terms, and those of small A^2/B fewer powers.
-_BANDS = 5
 # Powers of one product: the later ones meet fewer polynomials and have fewer digits.
 _ROWS = 12
-# Nodes of one product: they stay in the cache, and their digits add up exactly.
-_MOST_NODES = 384
-# Errors of nodes whose squares do not count.
-_TINY = 1e-10
-# Largest phases of B on the ellipses that bound the Chebyshev coefficients of exp(-w B/2): Re B > 0.
-_PHASES = np.linspace(0.05, 1.5, 30)
 
 
 @dataclass(frozen=True)
@@ -123,14 +115,20 @@ def compression(law: LawNodes, log_accuracy: float, log_range: float) -> Compres
     tau, square = (np.array([float(x) for x in row]) for row in (law.tau, law.square))
     log_mass = np.log(np.maximum(1e-300, np.array([float(w) for w in law.weight])) * tau)
     share = np.log(np.maximum(1e-300, square / (square + tau**2)))
-    axes = 4 * _PHASES / log_range
+    # Largest phases of B on the ellipses that bound the Chebyshev coefficients of exp(-w B/2): Re B > 0.
+    phases = np.linspace(0.05, 1.5, 30)
+    axes = 4 * phases / log_range
     log_r = np.arcsinh(axes / 2)
-    cosine = np.log(np.cos(_PHASES))
+    cosine = np.log(np.cos(phases))
     groups = []
     left = log_mass + log_accuracy
-    band = np.ceil(left / (log_accuracy / _BANDS)).clip(0, _BANDS)
+    # Groups of nodes: light nodes need fewer terms, and those of small A^2/B fewer powers.
+    bands = 5
+    band = np.ceil(left / (log_accuracy / bands)).clip(0, bands)
     needed = left / -share
-    for number in range(_BANDS, 0, -1):
+    # Nodes of one product: they stay in the cache, and their digits add up exactly.
+    most_nodes = 384
+    for number in range(bands, 0, -1):
         inside = np.flatnonzero(band == number)
         # Those that need similar powers together.
         inside = inside[np.argsort(-needed[inside])]
@@ -138,7 +136,7 @@ def compression(law: LawNodes, log_accuracy: float, log_range: float) -> Compres
         for half_band in (inside[:half], inside[half:]):
             if not len(half_band):
                 continue
-            for members in np.array_split(half_band, math.ceil(len(half_band) / _MOST_NODES)):
+            for members in np.array_split(half_band, math.ceil(len(half_band) / most_nodes)):
                 rest = [min(log_accuracy, float(left[members].max()))]
                 while rest[-1] > 0:
                     rest.append(float((left[members] + len(rest) * share[members]).max()))
@@ -186,10 +184,12 @@ def compress(law: LawNodes, size: Compression, tick: Callable[[float], None]) ->
             columns = slice(group.degrees[start])
             add_product(levels[:, rows, columns], np.ascontiguousarray(left[:, rows]), right[:, columns])
         tick(number / len(size.groups))
+    # Errors of nodes whose squares do not count.
+    tiny = 1e-10
     # Summed over the nodes, to first order and a thousandth more: of a power, the errors of its factors, all at most
     # one; of T_k, those of its parts, times the weight; of a product, what `fixed` leaves out.
-    if not all(part.error.max() <= _TINY for part in (weight, share, place)):
-        raise ConvergenceError(f"nodes of the hidden law came out with errors above {_TINY}, (184)-(185): c too small")
+    if not all(part.error.max() <= tiny for part in (weight, share, place)):
+        raise ConvergenceError(f"nodes of the hidden law came out with errors above {tiny}, (184)-(185): c too small")
     count, rounding = len(law), scale.rounding
     mass = np.array([float(x) for x in law.weight])
     power_error = weight.error.sum() + np.arange(size.powers) * (mass @ share.error + count * rounding)

@@ -26,9 +26,6 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# Of two, by which numbers grow at once: their digits stay exact.
-_MOST_POWER = 31
-
 
 @dataclass(frozen=True)
 class Window:
@@ -269,8 +266,10 @@ def _products(x: Balls, y: Balls, scale: Scale, wanted: Flags) -> Fixed:
             parts.append(from_balls([a * unit for a in numbers], wide))
     out = parts[0][:, None] * parts[1][None, :]
     out = Fixed(np.where(wanted, out.digits, 0.0), np.where(wanted, out.error, 0.0))
-    while power > _MOST_POWER:
-        out, power = out.times_power(_MOST_POWER, wide.last + 1), power - _MOST_POWER
+    # Of two, by which numbers grow at once: their digits stay exact.
+    most_power = 31
+    while power > most_power:
+        out, power = out.times_power(most_power, wide.last + 1), power - most_power
     out = out.times_power(power, scale.last + 1)
     return Fixed(np.ascontiguousarray(out.digits), out.error)
 

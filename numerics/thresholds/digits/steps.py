@@ -21,12 +21,6 @@ __all__ = ["Rules", "choose"]
 
 Array = NDArray[np.float64]
 
-# Half-widths of the strips: Y of z, u, Y of v.
-_STRIP_Z, _STRIP_U, _STRIP_V = 0.65, 2.6, 0.55
-# Shifts at which the growth of the lines in w is evaluated, as fractions of the distance of their singularity, and Y.
-_SHIFTS = np.linspace(0.1, 0.95, 18)
-_LINE = np.linspace(0.0, 7.0, 90)
-
 
 @dataclass(frozen=True)
 class Rules:
@@ -91,13 +85,17 @@ def choose(skip: float, beta: float, digits: float, fineness: float = 1.0) -> Ru
 
 def _output(skip: float, beta: float, accuracy: float, fineness: float) -> OutputRule:
     reach = math.sqrt(2 * accuracy)
+    # Half-width of the strip of u.
+    strip_u = 2.6
+    # Half-width of the strip of Y of v.
+    strip_v = 0.55
     # h_+ = u - A v and h_- = tau v, |A| <= tau/(1 + c): |u| <= |h| sqrt(1 + 1/(1 + c)^2), v <= h_-.
     # The zeros of Z come nearer as the attention sharpens.
-    step_u = 2 * math.pi * _STRIP_U * min(1.0, 3 / beta) ** 0.18 / accuracy / fineness
+    step_u = 2 * math.pi * strip_u * min(1.0, 3 / beta) ** 0.18 / accuracy / fineness
     count_u = math.ceil(reach * math.hypot(1.0, 1 / (1 + skip)) / step_u) + 1
     scale = skip / (1 + skip)
     # A weak attention leaves two far apart scales of tau, whose terms cancel at smaller angles of v.
-    step_v = 2 * math.pi * _STRIP_V * min(1.0, beta) ** 0.1 / accuracy / fineness
+    step_v = 2 * math.pi * strip_v * min(1.0, beta) ** 0.1 / accuracy / fineness
     count_v = math.ceil(math.asinh(reach / scale) / step_v) + 1
     return OutputRule(LineRule(step_u, count_u), LineRule(step_v, count_v), scale, math.exp(-accuracy - 14.0))
 
@@ -106,7 +104,9 @@ def _plane(skip: float, beta: float, accuracy: float, fineness: float) -> PlaneR
     reach = math.sqrt(2 * accuracy)
     # Scales of z: where tau has its pole at x = 0; where w = beta x z reaches i pi at the largest x; the Gaussian.
     scale = min(math.sqrt(2 * skip / beta), 2 * math.pi / (beta * reach), 2.0)
-    step = 2 * math.pi * _STRIP_Z / accuracy / fineness
+    # Half-width of the strip of Y of z.
+    strip = 0.65
+    step = 2 * math.pi * strip / accuracy / fineness
     count = math.ceil(math.asinh(reach / scale) / step)
     z = scale * np.sinh(step * np.arange(1, count))
     return PlaneRule(scale, LineRule(step, count), _lines(skip, beta, beta * z * z, accuracy, fineness))
@@ -128,9 +128,13 @@ def _lines(skip: float, beta: float, rho: Array, accuracy: float, fineness: floa
     # Outputs v up to here must not grow on the way, where Re tau^2 < (Im A)^2: about 3 tau^(-1/2).
     weight = 4.0 * skip / (1 + skip)
     best = np.zeros(len(rho))
-    for share in _SHIFTS:
+    # Shifts at which the growth of the lines in w is evaluated, as fractions of the distance of their singularity, and
+    # Y.
+    shifts = np.linspace(0.1, 0.95, 18)
+    line = np.linspace(0.0, 7.0, 90)
+    for share in shifts:
         shift = share * pole
-        y = _LINE[None, :] + 1j * shift
+        y = line[None, :] + 1j * shift
         cosh = np.cosh(y)
         root = np.sqrt(math.pi**2 + (centre / cosh) ** 2)
         w = np.sinh(y) * root

@@ -19,9 +19,6 @@ from .powers import Norms, Window, gaussian_powers
 
 __all__ = ["Tables", "tables"]
 
-# Powers of one product: the later ones have fewer digits.
-_ROWS = 25
-
 
 @dataclass(frozen=True)
 class Tables:
@@ -70,9 +67,11 @@ def _sum(left: Fixed, right: Fixed) -> Fixed:
     """Sum over n of factors (n, u) and (n, v), shape (u, v)."""
     left, right = left.turned, right.turned
     levels = np.zeros((len(left.digits), *right.error.shape[:1], *left.error.shape[:1]), dtype=np.int64)
-    for start in range(0, left.error.shape[1], _ROWS):
+    # Powers of one product: the later ones have fewer digits.
+    some = 25
+    for start in range(0, left.error.shape[1], some):
         # Right factors of later powers are smaller throughout: they begin with zeros.
-        rows = slice(start, start + _ROWS)
+        rows = slice(start, start + some)
         add_product(levels, np.ascontiguousarray(right.digits[..., rows]), left.digits[..., rows])
     return carried(levels, product_error(right.size, right.error, left.size, left.error, left.scale)).turned
 

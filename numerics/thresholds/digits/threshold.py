@@ -17,11 +17,7 @@ from .steps import choose
 __all__ = ["MAX_DIGITS", "PreciseThreshold", "precise_threshold"]
 
 MAX_DIGITS = 50
-# Digits aimed at beyond those asked for, by the first sum and by each one after it.
-_GUARD, _MORE = 2.5, 2.0
 _LEVELS = 8
-# A sum of more nodes would take hours, and of softmax all memory.
-_MOST_NODES = {"softmax": 400_000, "linear": 4_000_000}
 
 Progress = Callable[[int, int], None]
 
@@ -84,8 +80,10 @@ def precise_threshold(model: Network, digits: int, progress: Progress | None = N
 
     previous: Ball = None
     fineness = 1.0
+    # Digits aimed at beyond those asked for, by the first sum and by each one after it.
+    guard, more = 2.5, 2.0
     for level in range(_LEVELS):
-        aim = digits + _GUARD + _MORE * level
+        aim = digits + guard + more * level
         norm, bits = _sum(model, aim, fineness, tick)
         with working_bits(bits):
             alpha = 1 / norm
@@ -98,7 +96,7 @@ def precise_threshold(model: Network, digits: int, progress: Progress | None = N
                     return PreciseThreshold(value, float(off.upper()), float(norm), level + 1)
                 # Digits grow in proportion to the fineness: what is missing of the last aim but one.
                 reached = max(1.0, -float((gap / alpha).log()) / math.log(10.0))
-                fineness *= min(1.6, max(1.05, (aim - _MORE) / reached))
+                fineness *= min(1.6, max(1.05, (aim - more) / reached))
             previous = alpha.mid()
     raise ConvergenceError(
         f"{digits} digits were not reached in {_LEVELS} refinements for {model.describe()}, (184)-(185): "
@@ -131,7 +129,9 @@ def _sum(model: Network, aim: float, fineness: float, tick: Callable[[float], No
 
 
 def _check_size(model: Network, nodes: int) -> None:
-    most = _MOST_NODES[model.activation_name]
+    # A sum of more nodes would take hours, and of softmax all memory.
+    most_nodes = {"softmax": 400_000, "linear": 4_000_000}
+    most = most_nodes[model.activation_name]
     if nodes > most:
         raise ConvergenceError(
             f"so many digits need {nodes} nodes for {model.describe()}, (184)-(185), more than {most}: ask for "

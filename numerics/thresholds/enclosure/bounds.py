@@ -16,7 +16,6 @@ __all__ = ["Bin", "OuterBounds", "Support", "cell_exponent", "support"]
 
 # |phase| of the terms of Z on the shifted contours; |Z| >= cos(phase) times the sum of the moduli.
 PHASE = 1.5
-_CELLS = 80
 
 
 class Support(NamedTuple):
@@ -109,12 +108,11 @@ class OuterBounds:
         self._half_range = (law.b_max - law.b_min) / 2
         self._soften = self.phase / (self._half_range * self.cap_v)
         self.reach = arb(reach)
-        self.step_u, self.step_v = self.reach / _CELLS, self.reach / law.tau_min / _CELLS
-        edges_u = [self.step_u * i for i in range(_CELLS + 1)]
-        edges_v = [self.step_v * i for i in range(_CELLS + 1)]
-        self.bins = [
-            [self._bin(*edges_u[i : i + 2], *edges_v[j : j + 2]) for i in range(_CELLS)] for j in range(_CELLS)
-        ]
+        cells = 80
+        self.step_u, self.step_v = self.reach / cells, self.reach / law.tau_min / cells
+        edges_u = [self.step_u * i for i in range(cells + 1)]
+        edges_v = [self.step_v * i for i in range(cells + 1)]
+        self.bins = [[self._bin(*edges_u[i : i + 2], *edges_v[j : j + 2]) for i in range(cells)] for j in range(cells)]
 
     def _bin(self, u_low: arb, u_high: arb, v_low: arb, v_high: arb) -> Bin:
         law = self.law

@@ -23,7 +23,6 @@ __all__ = ["InnerRule", "Node", "Shift", "admissible", "disc", "inner_rule", "le
 # The slope of the radii's map near Q = 0, and how far the sum p + r may sink below one on the shifted angles, over c.
 _SHARP = 0.1
 _SAG = 0.1
-_CAP = 2.0
 
 
 class Shift(NamedTuple):
@@ -168,10 +167,11 @@ def inner_rule(skip: float, beta: float, error: float) -> InnerRule:
 
     angles = []
     each = 0.45 * error / (last - first + 1)
+    cap = 2.0
     for j in range(first, last + 1):
         q, weight = _radius(j, step)
         scale = beta_ball * q
-        shift = (arb(phase) / (arb(2).sqrt() * scale)).asinh().min((1 + sag / scale).acosh()).min(arb(_CAP))
+        shift = (arb(phase) / (arb(2).sqrt() * scale)).asinh().min((1 + sag / scale).acosh()).min(arb(cap))
         count = 2 * max(1, math.ceil(math.log(1 + 2 * float(weight) / each) / (2 * float(shift))))
         angles.append(count)
         total += 2 * weight / (count * shift).expm1()

@@ -22,9 +22,7 @@ from .law import InnerRule, Node
 
 __all__ = ["Lattice", "Orders", "Table", "lattice_sum", "orders"]
 
-_CHUNK = 250  # what the caches hold
 _ROWS = 48
-_LEAST_BITS = 8
 
 
 @dataclass(frozen=True)
@@ -201,11 +199,12 @@ class Table:
             ]
         table = (left * arb_mat(columns).transpose()).tolist()
         squares = [x**2 for x in u]
+        least_bits = 8
         for i, count in enumerate(counts):
             values = []
             for k in range(count):
                 z0, bend, lift, mixed, minus = table[k][5 * i : 5 * i + 5]
-                if z0.rel_accuracy_bits() < _LEAST_BITS:
+                if z0.rel_accuracy_bits() < least_bits:
                     height = (u[k] + law.slope * v[i]) ** 2 + (law.tau_max * v[i]) ** 2
                     values.append((height**2 * z0.abs_upper()).union(arb(0)))
                     continue
@@ -244,7 +243,7 @@ def _moments(nodes: Iterator[Node], rows: int, columns: int, bar: Bar | None, si
         with working_bits(shift + 10):
             chunk = [
                 [_fixed(x, shift) for x in (node.a2, node.b, node.weight * node.tau, node.weight * node.tau * node.tau)]
-                for node in islice(nodes, _CHUNK)
+                for node in islice(nodes, 250)
             ]
         if not chunk:
             break

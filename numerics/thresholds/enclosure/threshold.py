@@ -23,12 +23,6 @@ from .sum import Lattice, lattice_sum, orders
 
 __all__ = ["Enclosure", "enclose_last_layer", "inner_sensitivity"]
 
-# Bounds need no more: they are only compared with what is wanted.
-_BOUND_BITS = 64
-_WIDTHS = (1e-60, 1e-3)
-_SKIPS = (0.3, 10.0)
-_BETAS = (0.1, 10.0)
-
 
 @dataclass(frozen=True, repr=False)
 class Enclosure(Result):
@@ -104,12 +98,17 @@ def enclose_last_layer(model: Network, *, width: float = 1e-30, progress: bool =
     troiani2025, (15)-(16), (184)-(185); enclosure.md.
     """
     require("enclosure", model)
-    _inside("width", width, _WIDTHS)
-    _inside("skip", model.skip, _SKIPS)
-    _inside("beta", model.beta, _BETAS)
+    # Bounds need no more: they are only compared with what is wanted.
+    bound_bits = 64
+    widths = (1e-60, 1e-3)
+    skips = (0.3, 10.0)
+    betas = (0.1, 10.0)
+    _inside("width", width, widths)
+    _inside("skip", model.skip, skips)
+    _inside("beta", model.beta, betas)
 
     target = 2 * width  # of the error of 1/alpha; the interval for alpha is 2 alpha^2 times as wide as the error
-    with working_bits(_BOUND_BITS):
+    with working_bits(bound_bits):
         outer = OuterBounds(model.skip, _reach(target, model.skip))
         step_u = _largest_step(lambda h: outer.error_u(arb(h)), 0.2 * target)
         step_v = _largest_step(lambda h: outer.error_v(arb(h), arb(step_u)), 0.2 * target)

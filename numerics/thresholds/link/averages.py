@@ -21,9 +21,6 @@ __all__ = ["average"]
 
 Array = NDArray[np.float64]
 
-# Outputs that grow larger are integrated over on a logarithmic scale.
-_WIDE = 1e4
-
 
 def average(kernel: LinkKernel, part: Part, sums: Sums, order: int) -> tuple[Array, Array, int]:
     """Average over y and over the known entries.
@@ -134,8 +131,9 @@ def _moving(sums: Sums, moving: Sequence[Piece], order: int, one_of_many: bool) 
         # None of the regions can be met where the known entries lie.
         nothing = np.zeros(1 + sums.n + sums.r**2 + sums.r**4)
         return nothing, nothing, 0
+    # Outputs that grow larger are integrated over on a logarithmic scale.
     # A wide range is integrated over t = asinh(y).
-    wide = float(max(np.abs(start).max(), np.abs(end).max())) > _WIDE
+    wide = float(max(np.abs(start).max(), np.abs(end).max())) > 1e4
     if wide:
         start, end, least = _from_edges(np.unique(np.arcsinh(np.concatenate([start, end]))))
     calls = [0]

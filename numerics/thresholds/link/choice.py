@@ -21,9 +21,6 @@ from .thresholds import LinkThreshold, threshold, unresolved_noise
 
 __all__ = ["link_staircase", "link_threshold"]
 
-# What the table gives where no digits are asked for.
-_TABLE_DIGITS = 15
-
 
 def link_threshold(link: Link, *, digits: int | None = None, prior: Prior = GAUSSIAN) -> LinkThreshold:
     """Threshold of a link, whatever its noise.
@@ -149,8 +146,10 @@ def _with_exact(result: LinkThreshold, kernel: LinkKernel, digits: int | None) -
     found = exact.link(kernel.table) if digits is None else exact.link(kernel.table, digits=digits)
     if found is None or found.value is None:
         return result
+    # What the table gives where no digits are asked for.
+    table_digits = 15
     # Half a unit of the last digit of each.
-    rounding = 0.5 * 10.0 ** (math.floor(math.log10(float(found.value))) - (digits or _TABLE_DIGITS) + 1)
+    rounding = 0.5 * 10.0 ** (math.floor(math.log10(float(found.value))) - (digits or table_digits) + 1)
     if not abs(float(found.value) - float(result.value)) <= result.error + rounding:
         status = f"{result.status}; but the derived value of this link is {found.value}: please report it"
         return replace(result, converged=False, status=status)

@@ -17,13 +17,6 @@ __all__ = ["noisy"]
 
 Array = NDArray[np.float64]
 
-# The share of the mass that may be sampled more coarsely than the noise, and how many nodes are too many: the share
-# wanted, and the one that is enough where the nodes run out.
-# Several entries: a coarse step along one of them is resolved by the others.
-_COARSE_SHARE = {1: (1e-12, 1e-4), 2: (1e-4, 1e-4), 3: (1e-2, 1e-2)}
-_MANY_NODES = 4_000_000
-_MOST_ORDER = 1600
-
 
 def noisy(kernel: LinkKernel, sums: Sums, parts: Sequence[Piece], order: int) -> tuple[Array, Array, int]:
     """Averages over y where every output carries Gaussian noise.
@@ -91,14 +84,20 @@ def _mixture(parts: Sequence[Piece], sums: Sums, order: int, sigma: float) -> tu
 
 def _resolved(piece: Piece, order: int, sigma: float) -> tuple[dict[int, Array], Array, float]:
     """Nodes of a piece, doubled until their outputs are no further apart than sigma, but for a share of the mass."""
+    # The share of the mass that may be sampled more coarsely than the noise, and how many nodes are too many: the share
+    # wanted, and the one that is enough where the nodes run out.
+    # Several entries: a coarse step along one of them is resolved by the others.
+    coarse_share = {1: (1e-12, 1e-4), 2: (1e-4, 1e-4), 3: (1e-2, 1e-2)}
+    many_nodes = 4_000_000
+    most_order = 1600
     while True:
         values, weights = piece.nodes(GradedRule(order, 0.05))
         # Even evenly spread outputs would take too many nodes.
         reach = max(float(np.ptp(np.asarray(o)[()])) for o in piece.region.output(piece.entries(values)))
-        hopeless = reach / sigma > _MANY_NODES
+        hopeless = reach / sigma > many_nodes
         share = float(weights[_increments(piece, values) > sigma].sum() / max(weights.sum(), 1e-300))
-        wanted, enough = _COARSE_SHARE[min(len(piece.active), 3)]
-        last = hopeless or order > _MOST_ORDER or len(weights) * 4 ** len(piece.active) > _MANY_NODES
+        wanted, enough = coarse_share[min(len(piece.active), 3)]
+        last = hopeless or order > most_order or len(weights) * 4 ** len(piece.active) > many_nodes
         if share < (enough if last else wanted):
             return values, weights, share
         if last:

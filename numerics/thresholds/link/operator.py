@@ -27,15 +27,8 @@ Array = NDArray[np.float64]
 ZERO = 1e-11
 # Correlations of h with functions of y: randomised quasi-random points, and what counts as beyond doubt.
 _REPLICAS = 8
-_LOG2_POINTS = 13
-_SIGMAS = 30.0
-_LEAST_CORRELATION = 1e-3
 # Samples of one replica for links that no quadrature serves, and the relative error above which they are tried.
 _LOG2_SAMPLES = 18
-_FEW_VALUES = 64
-_POOR = 1e-3
-# Probability that a quadrature may lose before it is given up.
-_LOST = 0.1
 
 
 @dataclass(frozen=True)
@@ -133,7 +126,9 @@ def _part_operator(kernel: LinkKernel, part: Part, learned: tuple[int, ...]) -> 
             found = _integrated(kernel, part, sums)
     except NotServedError as reason:
         return _sampled(kernel, part, sums, str(reason))
-    if found.error <= _POOR * float(np.linalg.norm(_flat(found.matrix), 2)) or found.error < ZERO:
+    # Relative error above which samples are tried.
+    poor = 1e-3
+    if found.error <= poor * float(np.linalg.norm(_flat(found.matrix), 2)) or found.error < ZERO:
         return found
     # What the quadrature does not resolve, samples may.
     sampled = _sampled(kernel, part, sums, f"the quadrature leaves an error of {found.error:.0e}", optional=True)
@@ -162,7 +157,9 @@ def _integrated(kernel: LinkKernel, part: Part, sums: Sums) -> Operator:
     active = max(len(set(region.active) - set(sums.known)) for region in part.regions)
     coarse, fine = (12, 16) if active <= 2 else (6, 8)
     first = average(kernel, part, sums, coarse)
-    if (defect := sums.split(first[0])[2]) > _LOST:
+    # Probability that a quadrature may lose before it is given up.
+    lost = 0.1
+    if (defect := sums.split(first[0])[2]) > lost:
         raise NotServedError(f"the quadrature conserves probability to {defect:.0e} only")
     last = average(kernel, part, sums, fine)
     linear, matrix, defect = sums.split(last[0])
@@ -195,6 +192,7 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
     n = 2 ** (_LOG2_SAMPLES - max(0, sums.n - 4))
     found = []
     own = zlib.crc32("; ".join(kernel.text).encode())
+    few_values = 64
     for replica in range(_REPLICAS):
         # Samples of its own for each link: errors of several links are independent.
         rng = np.random.default_rng([replica, 15, own])
@@ -206,7 +204,7 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
         else:
             y = y[:, outputs] + math.sqrt(kernel.noise) * rng.standard_normal((n, len(outputs)))
         # Outputs of few values first, as their ties are told apart by the others; then what scales the others.
-        few = np.array([len(np.unique(merged(column[:4096]))) < _FEW_VALUES for column in y.T], dtype=bool)
+        few = np.array([len(np.unique(merged(column[:4096]))) < few_values for column in y.T], dtype=bool)
         # Equal values by sums in another order are no information.
         y[:, few] = np.apply_along_axis(merged, 0, y[:, few]) if few.any() else y[:, few]
         keys = np.concatenate([y[:, few], h[:, sums.known], y[:, ~few]], axis=1)
@@ -237,8 +235,9 @@ def correlation(kernel: LinkKernel) -> Operator | None:
     the quadrature of E[h | y] need not converge for it.
     """
     means = []
+    log2_points = 13
     for replica in range(_REPLICAS):
-        h = normal_qmc(kernel.size, _LOG2_POINTS, np.random.default_rng(replica))
+        h = normal_qmc(kernel.size, log2_points, np.random.default_rng(replica))
         y = kernel.link(h.reshape(-1, kernel.indices, kernel.tokens))
         if not np.isfinite(y).all():
             return None
@@ -250,10 +249,13 @@ def correlation(kernel: LinkKernel) -> Operator | None:
         means.append(h.T @ np.concatenate(features, axis=1) / len(h))
     mean = np.mean(means, axis=0)
     sigma = np.std(means, axis=0, ddof=1) / math.sqrt(_REPLICAS)
-    sure = np.where(np.abs(mean) > np.maximum(_SIGMAS * sigma, _LEAST_CORRELATION), mean, 0.0)
+    # What counts as beyond doubt.
+    sigmas = 30.0
+    least = 1e-3
+    sure = np.where(np.abs(mean) > np.maximum(sigmas * sigma, least), mean, 0.0)
     if not sure.any():
         return None
     rows = sure.reshape(kernel.indices, -1)
     size = (kernel.indices,) * 4
     everything = tuple(range(kernel.indices))
-    return Operator(everything, rows @ rows.T, np.zeros(size), float(sigma.max()), 0.0, _REPLICAS * 2**_LOG2_POINTS)
+    return Operator(everything, rows @ rows.T, np.zeros(size), float(sigma.max()), 0.0, _REPLICAS * 2**log2_points)

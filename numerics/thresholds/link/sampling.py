@@ -16,8 +16,6 @@ Array = NDArray[np.float64]
 
 #: Outputs and known entries that the samples are sorted by; with more, the boxes are too wide.
 MOST_SORTED = 3
-# Samples in a box: more of them average better, fewer are closer together, which matters with two keys and more.
-_BOX_OF_ONE_KEY, _BOX = 32, 8
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,9 @@ def pair_averages(h: Array, keys: Array, mean: Array, pair: Array, tokens: int) 
     """
     r = h.shape[1] // tokens
     d = keys.shape[1]
-    small = _BOX_OF_ONE_KEY if d == 1 else _BOX
+    # Samples in a box: more of them average better, fewer are closer together, which matters with two keys and more.
+    of_one_key, of_more = 32, 8
+    small = of_one_key if d == 1 else of_more
     # Twice as wide along every key: the bias, which the tails rule, grows as the side of a box.
     fine, coarse = (_averages(h[box_order(keys, box)], box, mean, pair, tokens) for box in (small, small * 2**d))
     linear, matrix = (2 * a - b for a, b in zip(fine, coarse, strict=True))

@@ -116,7 +116,7 @@ def _climbed(
     while known is not None and known.rank < kernel.indices:
         vectors = known.vectors or vectors
         perfect = cache(partial(_perfect, kernel, known, (rotate, prior), digits))
-        onset = next_onset(channel, begin._replace(learned=known.projector), _alpha_of(perfect), prior)
+        onset = next_onset(channel, replace(begin, learned=known.projector), _alpha_of(perfect), prior)
         if onset is None:
             return _Climbed([*steps, perfect()], vectors)
         same = onset.recovered or _apart(kernel, known, onset.direction)

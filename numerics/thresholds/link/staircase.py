@@ -18,9 +18,6 @@ Array = NDArray[np.float64]
 Given = Literal["self-consistent", "perfect"]
 Rotate = Callable[[Vectors], LinkKernel]
 
-# Eigenvalues of a unit matrix below this are zero, also where it is known from samples.
-_RANK, _SAMPLED_RANK = 1e-6, 0.05
-
 
 @dataclass(frozen=True, repr=False)
 class LinkStaircase(Result):
@@ -126,7 +123,9 @@ def threshold_given(kernel: LinkKernel, known: Known, rotate: Rotate | None, dig
 
 def least_part(step: LinkThreshold) -> float:
     """Eigenvalues of the eigenvector of a step below this are zero."""
-    return _SAMPLED_RANK if step.how == "monte-carlo" else _RANK
+    # Eigenvalues of a unit matrix below this are zero, also where it is known from samples.
+    rank, sampled_rank = 1e-6, 0.05
+    return sampled_rank if step.how == "monte-carlo" else rank
 
 
 def mixed(steps: list[LinkThreshold]) -> str:

@@ -18,18 +18,6 @@ __all__ = ["LinkThreshold", "Maker", "threshold", "unresolved_noise"]
 
 Array = NDArray[np.float64]
 
-# E || E[h|y] ||^2 above this is not zero for sums in float64.
-_SURELY = 1e-7
-# An operator known no better than this says neither that it vanishes nor what it is.
-_USELESS = 0.1
-# Standard errors beyond which an average over samples is not zero.
-_SIGNIFICANT = 6.0
-# Diagonal entries of an eigenvector of unit norm from here on are indices that are learned.
-_PART = 1e-6
-# Values from here on are printed with a power of ten.
-_LARGEST_POSITIONAL = 1e15
-_NOISE_POINTS = 1000
-
 
 @dataclass(frozen=True, repr=False)
 class LinkThreshold(Result):
@@ -159,7 +147,9 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     make = Maker(kernel, found, learned, known, digits)
     sampled = found.spread is not None
     linear = float(np.linalg.eigvalsh(found.linear)[-1])
-    if exact == "0" or linear > max(_SURELY, 10 * found.error):
+    # E || E[h|y] ||^2 above this is not zero for sums in float64.
+    surely = 1e-7
+    if exact == "0" or linear > max(surely, 10 * found.error):
         return make.zero()
     if not linear <= ZERO + (3 if sampled else 1) * found.error:
         return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
@@ -167,9 +157,13 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     error = found.error
     if found.spread is not None:
         norm, error = sampled_norm(found)
-    if not (math.isfinite(norm) and error <= _USELESS * max(1.0, norm)):
+    # An operator known no better than this says neither that it vanishes nor what it is.
+    useless = 0.1
+    if not (math.isfinite(norm) and error <= useless * max(1.0, norm)):
         return make.undecided(f"the operator (15) is {norm:.1e} +- {error:.1e}")
-    if norm < max(ZERO, (_SIGNIFICANT if sampled else 1) * error):
+    # Standard errors beyond which an average over samples is not zero.
+    significant = 6.0
+    if norm < max(ZERO, (significant if sampled else 1) * error):
         return make.bound(max(norm, 0.0) + (3 if sampled else 1) * error)
     return make.number(norm, error, vector)
 
@@ -300,7 +294,8 @@ def unresolved_noise(kernel: LinkKernel) -> str:
     """
     if kernel.noise == 0:
         return ""
-    h = np.random.default_rng(0).standard_normal((_NOISE_POINTS, kernel.indices, kernel.tokens))
+    noise_points = 1000
+    h = np.random.default_rng(0).standard_normal((noise_points, kernel.indices, kernel.tokens))
     size = np.abs(kernel.link(h))
     rounding = np.finfo(float).eps * float(np.median(size[size > 0])) if size.any() else 0.0
     deviation = math.sqrt(kernel.noise)
@@ -314,14 +309,18 @@ def unresolved_noise(kernel: LinkKernel) -> str:
 
 def _decimal(value: float, digits: int) -> str:
     """Positional decimal with that many significant digits; with a power of ten where that has no end."""
-    if value >= _LARGEST_POSITIONAL:
+    # Values from here on are printed with a power of ten.
+    largest_positional = 1e15
+    if value >= largest_positional:
         return f"{value:.{digits - 1}e}"
     return significant(value, digits)
 
 
 def _indices(eigenvector: Array) -> list[int]:
     """Indices that a PSD eigenvector has a part in."""
-    return [int(i) for i in np.flatnonzero(eigenvector.diagonal() > _PART)]
+    # Diagonal entries of an eigenvector of unit norm from here on are indices that are learned.
+    part = 1e-6
+    return [int(i) for i in np.flatnonzero(eigenvector.diagonal() > part)]
 
 
 def _names(indices: Iterable[int]) -> str:

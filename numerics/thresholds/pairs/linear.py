@@ -27,9 +27,6 @@ __all__ = ["norm_three_linear", "output_moments"]
 
 Number = tuple[float, float]
 
-# Panels of tan(psi) end at 4^-k, k < _PANELS.
-_PANELS = 48
-
 
 def norm_three_linear(
     skip: Pairs, beta: Pairs, digits: float, fineness: float = 1.0, progress: Progress | None = None
@@ -110,7 +107,9 @@ def _angles(order: int) -> tuple[NDArray[np.int64], Parts, Parts, Parts]:
     x, w = rule.nodes * 0.5 + 0.5, rule.weights * 0.5
     rise = (x * (Pairs(2.0).log() * 2.0)).exp()
     rise_w = w * rise * (Pairs(2.0).log() * 2.0)
-    scales = 0.25 ** np.arange(_PANELS)
+    # Panels of tan(psi) end at 4^-k, k < panels.
+    panels = 48
+    scales = 0.25 ** np.arange(panels)
     tangents = [x, *(rise * s for s in scales[1:]), *(x * s for s in scales)]
     weights = [w, *(rise_w * s for s in scales[1:]), *(w * s for s in scales)]
     t, dt = concatenate(tangents), concatenate(weights)

@@ -27,10 +27,6 @@ Array = NDArray[np.float64]
 
 # (j, f): (0, 1), (0, sin^2 cos^2), (0, sin^4), (1, 1), (1, sin^2 cos^2), (2, 1), (2, sin^2 cos^2), (2, sin^4)
 COLUMNS = 8
-# Panels [0, 2], [2, 4], [4, 8], ..: singular-like behaviour at 0 is five half-lengths off, 3 + sqrt(8) as axes' sum.
-_RATE = math.log(3 + math.sqrt(8))
-# Coefficients that are smaller by so many digits are multiplied in float64.
-_FLOAT_DIGITS = 12.0
 
 
 class Table(NamedTuple):
@@ -47,7 +43,10 @@ class Table(NamedTuple):
 
 def average_table(kappa: Pairs, q_rule: PairRule, digits: float, l2_top: float, l1_top: float) -> Table:
     """Tabulate the averages, to about `digits` digits; `q_rule` integrates over q."""
-    n = math.ceil(digits * math.log(10) / _RATE) + 4
+    # Panels [0, 2], [2, 4], [4, 8], ..: singular-like behaviour at 0 is five half-lengths off, 3 + sqrt(8) as axes'
+    # sum.
+    rate = math.log(3 + math.sqrt(8))
+    n = math.ceil(digits * math.log(10) / rate) + 4
     grid = Grid(n, Pairs(-1.0), Pairs(1.0))
     tau = 1.0 / (kappa * q_rule.nodes * 2.0 + 1.0)
     tau2 = tau * tau
@@ -65,7 +64,9 @@ def average_table(kappa: Pairs, q_rule: PairRule, digits: float, l2_top: float, 
     hi, lo = (np.ascontiguousarray(p.transpose(1, 2, 0, 3, 4)) for p in (values.hi, values.lo))
     l1 = 2.0 ** (np.arange(4 * 60) / 4 - 8)
     bound = np.exp(-0.5 * l1[:, None] * tau2.hi) @ weight.hi
-    return Table(hi, lo, min(n, math.ceil(_FLOAT_DIGITS * math.log(10) / _RATE) + 2), bound)
+    # Coefficients that are smaller by so many digits are multiplied in float64.
+    float_digits = 12.0
+    return Table(hi, lo, min(n, math.ceil(float_digits * math.log(10) / rate) + 2), bound)
 
 
 def _panel_nodes(grid: Grid, top: float) -> Pairs:
@@ -83,12 +84,8 @@ def _transform(grid: Grid, values: Pairs, axes: tuple[int, ...]) -> Pairs:
     return grid.coefficients(flat).reshape(*hi.shape)
 
 
-# Points on a quarter circle, by powers of sqrt 2, and how many of them, from chi = 0 on, there are tables of.
-_LEAST, _DOUBLINGS, _KEPT = 24, 60, 48
-
-
 class _Circle(NamedTuple):
-    """Numbers of points N and sin(chi)^2 at chi = (k + 1/2) pi/(2 N), k < min(N, _KEPT)."""
+    """Numbers of points N and sin(chi)^2 at chi = (k + 1/2) pi/(2 N), k < min(N, 48)."""
 
     numbers: Array
     sin2: Parts
@@ -104,10 +101,12 @@ class _First(NamedTuple):
 
 def _sine_squares() -> _Circle:
     """Tables for all numbers of points."""
-    numbers = np.array([round(_LEAST * 2 ** (k / 2)) for k in range(_DOUBLINGS)], dtype=np.float64)
-    hi, lo = np.ones((_DOUBLINGS, _KEPT)), np.zeros((_DOUBLINGS, _KEPT))
+    # Points on a quarter circle, by powers of sqrt 2, and how many of them, from chi = 0 on, there are tables of.
+    least, doublings, kept = 24, 60, 48
+    numbers = np.array([round(least * 2 ** (k / 2)) for k in range(doublings)], dtype=np.float64)
+    hi, lo = np.ones((doublings, kept)), np.zeros((doublings, kept))
     for row, number in enumerate(numbers):
-        k = np.arange(min(int(number), _KEPT))
+        k = np.arange(min(int(number), kept))
         _, sine = cos_sin(pi() * (k + 0.5) / Pairs(2 * number))
         hi[row, : k.size], lo[row, : k.size] = (sine * sine).hi, (sine * sine).lo
     return _Circle(numbers, Parts(hi, lo))

@@ -25,9 +25,6 @@ __all__ = ["PairLaw", "Progress", "pair_law", "workers"]
 
 Progress = Callable[[int, int], None]
 
-# Nodes v_+ handled side by side: their working set fits the first cache.
-_BLOCK = 64
-
 
 @dataclass(frozen=True)
 class PairLaw:
@@ -199,13 +196,15 @@ def _moments(law: _Law, nodes: _Nodes, tiny: float, out: Parts) -> None:
     (vh, vl), (wh, wl), (ah, al), _ = nodes
     n_s, n_t = rh.shape
     n_m, n_x = out.hi.shape
-    acc_h, acc_l = np.empty((n_m, _BLOCK)), np.empty((n_m, _BLOCK))
-    u = Parts(np.empty((_BLOCK, n_x)), np.empty((_BLOCK, n_x)))
-    new_h, new_l, old_h, old_l = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    yh, yl = np.empty(_BLOCK), np.empty(_BLOCK)
+    # Nodes v_+ handled side by side: their working set fits the first cache.
+    block = 64
+    acc_h, acc_l = np.empty((n_m, block)), np.empty((n_m, block))
+    u = Parts(np.empty((block, n_x)), np.empty((block, n_x)))
+    new_h, new_l, old_h, old_l = np.empty(block), np.empty(block), np.empty(block), np.empty(block)
+    yh, yl = np.empty(block), np.empty(block)
     far = math.sqrt(-2 * math.log(tiny))
-    for start in range(0, vh.size, _BLOCK):
-        n = min(_BLOCK, vh.size - start)
+    for start in range(0, vh.size, block):
+        n = min(block, vh.size - start)
         for j in range(n_t):
             acc_h[:] = 0.0
             acc_l[:] = 0.0

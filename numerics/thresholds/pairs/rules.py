@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 from numba import njit
 from numpy.polynomial.legendre import leggauss
@@ -49,7 +49,7 @@ def _context() -> MPContext:
     return ctx
 
 
-def _from_mp(values: "list[Any]") -> Pairs:
+def _from_mp(values: "list[mpf]") -> Pairs:
     hi = np.array([float(v) for v in values])
     return Pairs(hi, np.array([float(v - h) for v, h in zip(values, hi.tolist(), strict=True)]))
 

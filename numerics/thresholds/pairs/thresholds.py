@@ -20,13 +20,7 @@ from .tokens3_nodes import node_count, three_token_steps
 
 __all__ = ["pairs_threshold"]
 
-# Digits aimed at beyond those asked for, by the first sum and by each one after it.
-_GUARD, _MORE = 1.0, 2.0
 _LEVELS = 3
-# Hidden nodes of three tokens; at twenty digits and skip = beta = 1 there are some 200000.
-_MOST_NODES = 1_500_000
-# Relative error of the sums themselves.
-_ARITHMETIC = Fraction(1, 10**27)
 
 
 def pairs_threshold(model: Network, digits: int, progress: Progress | None = None) -> PreciseThreshold:
@@ -74,6 +68,10 @@ def pairs_threshold(model: Network, digits: int, progress: Progress | None = Non
             "and at M = 3, L = 2, linear attention at M = 2, L = 3"
         )
     previous, units = Fraction(0), 0
+    # Digits aimed at beyond those asked for, by the first sum and by each one after it.
+    guard, more = 1.0, 2.0
+    # Relative error of the sums themselves.
+    arithmetic = Fraction(1, 10**27)
     for level in range(_LEVELS):
 
         def tick(done: int, total: int, before: int = min(level, 1)) -> None:
@@ -82,9 +80,9 @@ def pairs_threshold(model: Network, digits: int, progress: Progress | None = Non
             if progress is not None:  # two sums as a rule, in units of the first one's parts
                 progress(before * units + done * units // total, 2 * units)
 
-        alpha = 1 / _norm(model, digits + _GUARD + _MORE * level, tick).fraction()
+        alpha = 1 / _norm(model, digits + guard + more * level, tick).fraction()
         if level > 0:
-            error = 2 * abs(alpha - previous) + _ARITHMETIC * alpha
+            error = 2 * abs(alpha - previous) + arithmetic * alpha
             value = _rounded(alpha, error, int(digits))
             if value is not None:
                 return PreciseThreshold(value, float(error + abs(Fraction(value) - alpha)), float(1 / alpha), level + 1)
@@ -112,13 +110,15 @@ def _norm(model: Network, digits: float, progress: Progress) -> Pairs:
     skip, beta = (Pairs.exact(Fraction(repr(float(x)))) for x in (model.skip, model.beta))
     if model.activation == "linear":
         return norm_three_linear(skip, beta, digits, progress=progress)
+    # Hidden nodes of three tokens; at twenty digits and skip = beta = 1 there are some 200000.
+    most_nodes = 1_500_000
     if model.tokens == 3:
         steps = three_token_steps(model.skip, model.beta, digits)
         nodes = node_count(model.beta, steps, digits)
-        if nodes > _MOST_NODES:
+        if nodes > most_nodes:
             raise ConvergenceError(
                 f"so many digits need {nodes} nodes of h_1 for {model.describe()}, (184)-(185), more than "
-                f"{_MOST_NODES}: ask for fewer digits, or for skip and beta closer to 1"
+                f"{most_nodes}: ask for fewer digits, or for skip and beta closer to 1"
             )
         return norm_three_tokens(skip, beta, steps, digits, progress)
     return _two_token_norm(pair_law(skip, beta, model.layers - 1, digits, progress), model, digits)

@@ -28,12 +28,6 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-# Nodes handled side by side.
-_LANES = 32
-# Nodes that hold 10^(_FLOAT_DIGITS - digits) of the mass together at most are summed in float64.
-_FLOAT_DIGITS = 11.0
-
-
 @dataclass(frozen=True)
 class _Hidden:
     """What a direction needs of the hidden nodes: weights/|det T|, T^{-1} by columns, S T^{-1}."""
@@ -138,14 +132,18 @@ def _moments(hidden: _Hidden, ex: Pairs, ey: Pairs, rho: PairRule, grids: "list[
     half2 = (q1 * q1 + q2 * q2) * -0.5
     nodes = _Nodes(*(f.parts for f in (hidden.mass, q1, q2, shift, half2)))
     hi, lo, rest = (np.zeros((len(rho), 6, n)) for _ in range(3))
-    # what is left out, and what is summed in float64: nodes that together hold less than 10^(_FLOAT_DIGITS - digits)
-    tiny, light = 10.0 ** (-digits - 10), 10.0 ** (_FLOAT_DIGITS - digits) / hidden.mass.hi.size
+    # Nodes that hold 10^(float_digits - digits) of the mass together at most are summed in float64.
+    float_digits = 11.0
+    # what is left out, and what is summed in float64: nodes that together hold less than 10^(float_digits - digits)
+    tiny, light = 10.0 ** (-digits - 10), 10.0 ** (float_digits - digits) / hidden.mass.hi.size
+    # Nodes handled side by side.
+    lanes = 32
     for k, grid in enumerate(grids):
         span = _Span((rho.nodes[k] * rho.nodes[k]).number, (1.0 / grid.upper).number)
         head, tail = _select(nodes, span, light, tiny)
         # Whole arrays, of one layout: for parts of them the loops would be compiled again.
-        _head_moments(nodes, head, span, (grid.n, _LANES), Parts(hi[k], lo[k]))
-        _tail_moments(nodes, tail, span, (grid.n, _LANES), rest[k])
+        _head_moments(nodes, head, span, (grid.n, lanes), Parts(hi[k], lo[k]))
+        _tail_moments(nodes, tail, span, (grid.n, lanes), rest[k])
     return Pairs(hi) + Pairs(lo) + Pairs(rest)
 
 

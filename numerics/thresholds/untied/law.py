@@ -25,12 +25,8 @@ __all__ = ["Fineness", "Panel", "fineness", "pair_law"]
 
 Array = NDArray[np.float64]
 
-# Scores that are taken at a time.
-_CHUNK = 20000
 # Singularities of what is averaged over the law: S at a distance of one, log |T| at pi/4 from the real axis.
 _FAR_S, _FAR_T, _FAR = 1.0, math.pi / 4, 5.0
-# Masses of the panels and ranges of S are found on coarse nodes, of this order and step.
-_COARSE, _MARGIN = (8, 0.4), 1.15
 
 
 class Fineness(NamedTuple):
@@ -121,14 +117,16 @@ def _advance(layer: _Layer, law: list[Panel], fine: Fineness) -> list[Panel]:
     """Law after one more layer."""
     grids = _grids(layer, law, fine)
     moments = {place: np.zeros((2, grid.t.n, grid.s.n)) for place, grid in grids.items()}
+    # Scores that are taken at a time.
+    chunk = 20000
     for panel in law:
         for t, weights in zip(panel.t, panel.weights.swapaxes(0, 1), strict=True):
             nodes = scores(layer.skip, layer.kappa, t, layer.rank, (fine.order, fine.step, fine.least))
             places, log_t = layer.places(nodes.lower * t / (1 + layer.skip))
             for place, grid in grids.items():
                 inside = np.flatnonzero(places == place)
-                for start in range(0, inside.size, _CHUNK):
-                    chosen = inside[start : start + _CHUNK]
+                for start in range(0, inside.size, chunk):
+                    chosen = inside[start : start + chunk]
                     part = Scores(*(values[chosen] for values in nodes))
                     sums = _sums_over_s(layer, t, panel.s, weights, part, grid.s)
                     powers = grid.t.polynomials(log_t[chosen])
@@ -170,10 +168,12 @@ def _weights(grid: _Grid, moments: Array) -> Array:
 def _grids(layer: _Layer, law: list[Panel], fine: Fineness) -> dict[float, _Grid]:
     """Panels of log |T'| that hold more than what may be left out, and the nodes that each needs."""
     found: dict[float, tuple[float, float]] = {}
+    # Masses of the panels and ranges of S are found on coarse nodes, of this order and step.
+    coarse, margin = (8, 0.4), 1.15
     for panel in law:
         widest = float(np.abs(panel.s).max())
         for t, weights in zip(panel.t, np.abs(panel.weights.sum(axis=(0, 2))), strict=True):
-            nodes = scores(layer.skip, layer.kappa, t, layer.rank, (*_COARSE, fine.least))
+            nodes = scores(layer.skip, layer.kappa, t, layer.rank, (*coarse, fine.least))
             places, _ = layer.places(nodes.lower * t / (1 + layer.skip))
             mass = _masses(layer.rank, t, np.zeros(1), nodes)[:, 0] * weights
             reach = np.minimum(1.0, widest + t * np.abs(nodes.s) / (1 + layer.skip))
@@ -190,7 +190,7 @@ def _grids(layer: _Layer, law: list[Panel], fine: Fineness) -> dict[float, _Grid
             order = _order(fine, mass, _FAR_T / (0.5 * layer.width))
             log_t = Chebyshev(order, -(place + 1) * layer.width, -place * layer.width)
             # Where rounding leaves no S' at all any interval about zero holds it.
-            reach = min(1.0, _MARGIN * reach) or 1.0
+            reach = min(1.0, margin * reach) or 1.0
             grids[place] = _Grid(log_t, Chebyshev(_order(fine, mass, _FAR_S / reach), -reach, reach))
     return grids
 

@@ -32,16 +32,6 @@ Array = NDArray[np.float64]
 
 # What float64 sums can promise.
 MAX_SCORE_DIGITS = 12
-# Under a mode of the tokens -e_p the entries change by these signs: pp, pm, mm of the keys, pm, mm of both, mm.
-_PARITY = np.array([1.0, -1.0, 1.0, -1.0, 1.0, 1.0])
-# Entries that add up to F_kk, F_kq and F_qq, and how often each occurs.
-_BLOCKS = np.array([[1.0, 2.0, 1.0, 0, 0, 0], [0, 0, 0, 1.0, 1.0, 0], [0, 0, 0, 0, 0, 1.0]])
-# Outputs that are less likely than this do not count.
-_BLIND = 1e-19
-# Where the rules over the radius and the angle begin to have their nodes, at most.
-_NEAR = 0.03
-# Panels of log |x|, over which the density is analytic up to a distance of pi/2.
-_WIDTH = 1.0
 
 
 def last_operator(model: Network, level: int) -> Array:
@@ -56,10 +46,16 @@ def operator(law: list[Panel], rank: int, fine: Fineness) -> Array:
     s = np.concatenate([np.tile(panel.s, panel.t.size) for panel in law])
     weights = np.concatenate([panel.weights.reshape(2, -1) for panel in law], axis=1)
     least = float(t.min())
-    tangents = scale_free(max(min(_NEAR, least), fine.least), fine.step)
+    # Where the rules over the radius and the angle begin to have their nodes, at most.
+    near = 0.03
+    tangents = scale_free(max(min(near, least), fine.least), fine.step)
     # u is of order T^2, and less than that is unlikely where T may vanish.
-    scale = min(_NEAR, least**2) if least**2 >= fine.least else min(least, fine.least)
+    scale = min(near, least**2) if least**2 >= fine.least else min(least, fine.least)
     total = np.zeros(3)
+    # Outputs that are less likely than this do not count.
+    blind = 1e-19
+    # Entries that add up to F_kk, F_kq and F_qq, and how often each occurs.
+    blocks = np.array([[1.0, 2.0, 1.0, 0, 0, 0], [0, 0, 0, 1.0, 1.0, 0], [0, 0, 0, 0, 0, 1.0]])
     for tangent, weight in zip(tangents.nodes, tangents.weights, strict=True):
         cosine = 1 / np.hypot(1.0, tangent)
         plus, minus, inverse = kernels.solve(tangent * cosine, cosine, s, t)
@@ -70,8 +66,8 @@ def operator(law: list[Panel], rank: int, fine: Fineness) -> Array:
         z, entries = sums[:, 0], sums[:, 1:]
         # Four quadrants; f carries a factor of 2 pi; the area is R dR d(tangent)/(1 + tangent^2).
         area = radius.weights * radius.nodes * (4 * weight * cosine**2 / (2 * np.pi))
-        seen = area * z > _BLIND
-        total += _BLOCKS @ ((area[seen] / z[seen]) @ entries[seen] ** 2)
+        seen = area * z > blind
+        total += blocks @ ((area[seen] / z[seen]) @ entries[seen] ** 2)
     return np.array([[total[0], total[1]], [total[1], total[2]]])
 
 
@@ -79,7 +75,9 @@ def _columns(plus: Array, minus: Array, size: Array, weights: Array, rank: int) 
     """What density, density times m and density times rho are multiplied by in Z and in Z times the entries."""
     a_plus, a_minus = plus / size, minus / size
     even, odd = weights.sum(axis=0), weights[0] - weights[1]
-    signed = np.where(_PARITY[:, None] > 0, even, odd)
+    # Under a mode of the tokens -e_p the entries change by these signs: pp, pm, mm of the keys, pm, mm of both, mm.
+    parity = np.array([1.0, -1.0, 1.0, -1.0, 1.0, 1.0])
+    signed = np.where(parity[:, None] > 0, even, odd)
     # The entries are affine in m and rho.
     fixed, with_mean, with_rho = (
         np.array(kernels.entries(a_plus, a_minus, *at, rank)) for at in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0))
@@ -91,13 +89,15 @@ def _columns(plus: Array, minus: Array, size: Array, weights: Array, rank: int) 
 
 def _gathered(size: Array, columns: Array, digits: float) -> tuple[Array, Array]:
     """Sizes and columns on Chebyshev nodes of panels of log(size): what they multiply is analytic in it."""
-    order = 4 + math.ceil(digits * math.log(10) / math.asinh(math.pi / _WIDTH))
+    # Panels of log |x|, over which the density is analytic up to a distance of pi/2.
+    width = 1.0
+    order = 4 + math.ceil(digits * math.log(10) / math.asinh(math.pi / width))
     log_size = np.log(size)
-    places = np.floor(log_size / _WIDTH)
+    places = np.floor(log_size / width)
     nodes, sums = [], []
     for place in np.unique(places):
         here = places == place
-        grid = Chebyshev(order, place * _WIDTH, (place + 1) * _WIDTH)
+        grid = Chebyshev(order, place * width, (place + 1) * width)
         nodes.append(grid.nodes)
         sums.append(grid.weights(grid.polynomials(log_size[here]) @ columns[here]))
     return np.exp(np.concatenate(nodes)), np.concatenate(sums)

@@ -15,11 +15,6 @@ __all__ = ["Scores", "density_and_mean", "longest", "scores"]
 
 Array = NDArray[np.float64]
 
-# The density of x beyond `longest` is below this.
-_LEAST = 1e-17
-# Panels grow twofold from the points where the integrand has its smallest features, to this width where T may vanish.
-_WIDEST, _MARGIN = 2.0, 3.0
-
 
 class Scores(NamedTuple):
     """Nodes of the scores of one layer at w > 0, which stand for those at w < 0, too.
@@ -61,7 +56,9 @@ def density_and_mean(rho: Array, rank: int) -> tuple[Array, Array]:
 def longest(rank: int) -> float:
     """Where the law of |x| is cut."""
     rho = 38.0
-    while rho * density_and_mean(np.array([rho]), rank)[0][0] * math.exp(-rho) > _LEAST:
+    # The density of x beyond `longest` is below this.
+    least = 1e-17
+    while rho * density_and_mean(np.array([rho]), rank)[0][0] * math.exp(-rho) > least:
         rho += 1.0
     return rho
 
@@ -87,8 +84,9 @@ def scores(skip: float, kappa: float, lower: float, rank: int, fineness: tuple[i
     top = longest(rank)
     unit_u, unit_w = kappa * lower**2, kappa * lower
     outer = half_line(min(1.0, 1 / unit_w), math.sqrt(2) * top, step)
+    margin = 3.0
     # So far below u = -w the entry c + tau falls off like exp(u), down to c - 1.
-    falling = _MARGIN + (math.log(2 / abs(skip - 1)) if skip != 1 else math.inf)
+    falling = margin + (math.log(2 / abs(skip - 1)) if skip != 1 else math.inf)
     found: list[tuple[Array, ...]] = []
     for x_plus, weight in zip(outer.nodes, outer.weights, strict=True):
         w = unit_w * x_plus
@@ -116,6 +114,9 @@ def _graded(points: list[tuple[float, float]], falling: tuple[float, float], ord
     rules = []
     # A feature of one point is one of the others, too, at their distance.
     points = [(here, min(near + abs(there - here) for there, near in points)) for here, _ in points]
+    # Panels grow twofold from the points where the integrand has its smallest features, to this width where T may
+    # vanish.
+    widest = 2.0
     for (left, near_left), (right, near_right) in pairwise(points):
         half = 0.5 * (right - left)
         if half <= 1e-15 * abs(left):
@@ -124,7 +125,7 @@ def _graded(points: list[tuple[float, float]], falling: tuple[float, float], ord
             edges = [0.0, min(near, half)]
             while edges[-1] < half:
                 falls = falling[0] < start + sign * edges[-1] and right <= falling[1]
-                edges.append(min(edges[-1] + min(edges[-1], _WIDEST if falls else math.inf), half))
+                edges.append(min(edges[-1] + min(edges[-1], widest if falls else math.inf), half))
             rule = gauss_legendre_panels(np.array(edges), order)
             rules.append((start, Rule(sign * rule.nodes, rule.weights, rule.exact_to)))
     return rules

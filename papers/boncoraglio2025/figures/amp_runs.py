@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +16,13 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.core.results import save
 
-from ...figures import Progress, Record, Steps, recompute, stored_runs
+from ...figures import Progress, Record, Steps, recompute, stored_runs, table
 
 __all__ = ["CASES", "DATA", "Case", "add", "compute", "run", "stored"]
 
 DATA = Path(__file__).with_name("amp_runs.json")
 # Instances, as the paper has, and where one takes long.
 _SEEDS, _FEW = 16, 8
-# Near perfect recovery the steps shrink slowly.
-_ITERATIONS = 400
 
 
 @dataclass(frozen=True)
@@ -38,30 +36,13 @@ class Case:
     alpha: float
 
 
-def _cases(activation: str, tokens: int, dimension: int, places: dict[float, Iterable[float]]) -> tuple[Case, ...]:
-    return tuple(Case(activation, tokens, rho, dimension, alpha) for rho, alphas in places.items() for alpha in alphas)
+def _case(row: Mapping[str, str]) -> Case:
+    tokens, dimension = int(row["tokens"]), int(row["dimension"])
+    return Case(row["activation"], tokens, float(row["rho"]), dimension, float(row["alpha"]))
 
 
-CASES: tuple[Case, ...] = (
-    *_cases("softmax", 2, 100, {0.5: (0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.17, 0.2), 1.0: (0.05, 0.1, 0.15, 0.2)}),
-    *_cases("softmax", 2, 100, {0.1: (0.02, 0.04), 2.0: (0.05, 0.1, 0.15, 0.2)}),
-    *_cases("softmax", 3, 100, {0.5: (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07)}),
-    *_cases("softmax", 4, 120, {0.5: (0.01, 0.02, 0.03, 0.036)}),
-    *_cases("softmax", 5, 120, {0.5: (0.006, 0.013, 0.02, 0.023)}),
-    *_cases("linear", 2, 100, {0.5: (0.04, 0.08, 0.11, 0.14), 1.0: (0.05, 0.1, 0.15)}),
-    *_cases("hardmax", 2, 100, {rho: (0.1, 0.3, 1.0, 3.0) for rho in (0.1, 0.5, 1.0)}),
-    *_cases("hardmax", 2, 100, {2.0: (0.1, 0.3, 1.0)}),
-    *_cases("softmax", 6, 100, {0.5: (0.004, 0.00862, 0.01231, 0.016)}),
-    # In no figure: how the bias of finite d shrinks.
-    *_cases("softmax", 4, 100, {0.5: (0.01, 0.02, 0.03)}),
-    *_cases("softmax", 5, 100, {0.5: (0.01, 0.015, 0.02)}),
-    *_cases("softmax", 2, 200, {0.5: (0.05, 0.1, 0.15)}),
-    *_cases("softmax", 3, 200, {0.5: (0.04,)}),
-    *_cases("softmax", 4, 200, {0.5: (0.03,)}),
-    *_cases("softmax", 5, 200, {0.5: (0.02,)}),
-    *_cases("linear", 2, 200, {0.5: (0.08,)}),
-    *_cases("hardmax", 2, 200, {0.5: (0.1, 0.3)}),
-)
+#: amp_cases.csv beside this file; its last lines are in no figure: how the bias of finite d shrinks.
+CASES: tuple[Case, ...] = tuple(map(_case, table(DATA.with_name("amp_cases.csv"))))
 
 
 def run(case: Case, seeds: int = _SEEDS) -> Record:
@@ -69,10 +50,12 @@ def run(case: Case, seeds: int = _SEEDS) -> Record:
     output = channel(case.activation, case.tokens)
     errors: list[float] = []
     converged = 0
+    # Near perfect recovery the steps shrink slowly.
+    iterations = 400
     for seed in range(seeds):
         S = teacher(case.dimension, case.rho, seed)
         x, y = make_data(S, case.alpha, output, seed)
-        found = amp(x, y, output, case.rho, teacher=S, seed=seed, max_iter=_ITERATIONS)
+        found = amp(x, y, output, case.rho, teacher=S, seed=seed, max_iter=iterations)
         assert found.mmse is not None
         errors.append(found.mmse)
         converged += found.converged

@@ -19,21 +19,21 @@ __all__ = ["ALPHAS", "DATA", "RHO", "SEEDS", "compute", "run", "stored"]
 DATA = Path(__file__).with_name("deep_runs.json")
 ALPHAS = (0.1, 0.2, 0.4, 0.8, 1.6)
 RHO, SEEDS = 0.5, 8
-_DIMENSION, _SKIP, _STEPS = 20, 1.0, 1500
 
 
 def run(alpha: float, seeds: int) -> Record:
     """Errors of both layers of every instance, shape (seeds, 2), of one student each, and how many have settled."""
     rows, settled = [], 0
+    dimension, skip, steps = 20, 1.0, 1500
     for seed in range(seeds):
-        S = [teacher(_DIMENSION, RHO, 100 * layer + seed) for layer in (1, 2)]
-        x = np.random.default_rng([11, seed]).standard_normal((round(alpha * _DIMENSION**2), 2, _DIMENSION))
-        y = deep_outputs(np.stack([indices(x, s) for s in S]), _SKIP)
-        found = descend_layers(x, y, [RHO, RHO], _SKIP, teachers=S, steps=_STEPS, rng=seed)
+        S = [teacher(dimension, RHO, 100 * layer + seed) for layer in (1, 2)]
+        x = np.random.default_rng([11, seed]).standard_normal((round(alpha * dimension**2), 2, dimension))
+        y = deep_outputs(np.stack([indices(x, s) for s in S]), skip)
+        found = descend_layers(x, y, [RHO, RHO], skip, teachers=S, steps=steps, rng=seed)
         assert found.errors is not None
         rows.append(found.errors.tolist())
         settled += found.converged
-    return {"alpha": alpha, "dimension": _DIMENSION, "rho": RHO, "skip": _SKIP, "errors": rows, "converged": settled}
+    return {"alpha": alpha, "dimension": dimension, "rho": RHO, "skip": skip, "errors": rows, "converged": settled}
 
 
 def stored() -> list[Record]:

@@ -15,7 +15,7 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import weak_recovery
 
 from . import published
-from .panels import COLOURS, Curve, Line, Panel, Spec, figure_of
+from .panels import COLOURS, WIDTHS, Curve, Line, Panel, Spec, figure_of
 
 __all__ = ["FIGURE", "SPEC"]
 
@@ -37,7 +37,7 @@ SPEC = Spec(
         Panel(
             "hardmax, T = 2",
             r"samples per entry of $S$, $\alpha = n/d^2$",
-            tuple(line for rho in (0.1, 0.5, 1.0, 2.0) for line in _pair(rho, rf"$\rho$ = {rho:g}")),
+            tuple(line for rho in WIDTHS for line in _pair(rho, rf"$\rho$ = {rho:g}")),
             (1e-2, 20.0),
             (1e-5, 1.5),
             dimension=100,

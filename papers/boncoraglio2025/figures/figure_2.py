@@ -15,11 +15,9 @@ from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 from attnlimits.numerics.core.colours import BLUE, RED
 
 from . import published
-from .panels import COLOURS, Curve, Line, Panel, Spec, figure_of
+from .panels import COLOURS, WIDTHS, Curve, Line, Panel, Spec, figure_of
 
 __all__ = ["FIGURE", "SPEC"]
-
-_WIDTHS = (0.1, 0.5, 1.0, 2.0)
 
 
 def _recovery(rho: float) -> Threshold:
@@ -33,7 +31,7 @@ SPEC = Spec(
             "softmax, T = 2",
             r"samples per entry of $S$, $\alpha = n/d^2$",
             (
-                *(Curve("softmax", 2, rho, rf"$\rho$ = {rho:g}", COLOURS[rho]) for rho in _WIDTHS),
+                *(Curve("softmax", 2, rho, rf"$\rho$ = {rho:g}", COLOURS[rho]) for rho in WIDTHS),
                 # Wide enough that its error differs by 1e-6 from 1 - 2 K alpha, the limit.
                 Curve("softmax", 2, 1e6, r"$\rho \to \infty$", "0.4", "--"),
             ),

@@ -11,11 +11,9 @@ the curves.
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
-from .panels import COLOURS, Curve, Line, Panel, Spec, figure_of
+from .panels import COLOURS, WIDTHS, Curve, Line, Panel, Spec, figure_of
 
 __all__ = ["FIGURE", "SPEC"]
-
-_WIDTHS = (0.1, 0.5, 1.0, 2.0)
 
 
 def _recovery(rho: float) -> Threshold:
@@ -28,7 +26,7 @@ SPEC = Spec(
         Panel(
             "linear, y = h, T = 2",
             r"samples per entry of $S$, $\alpha = n/d^2$",
-            tuple(Curve("linear", 2, rho, rf"$\rho$ = {rho:g}", COLOURS[rho]) for rho in _WIDTHS),
+            tuple(Curve("linear", 2, rho, rf"$\rho$ = {rho:g}", COLOURS[rho]) for rho in WIDTHS),
             (0.0, 0.18),
             dimension=100,
             lines=tuple(Line(float(_recovery(rho).value), None, COLOURS[rho], "-", True) for rho in (0.1, 0.5, 1.0)),

@@ -19,12 +19,11 @@ from .panels import COLOURS, Curve, Line, Panel, Spec, figure_of
 
 __all__ = ["FIGURE", "SPEC"]
 
-_WIDTHS = {0.5: COLOURS[0.5], 0.1: COLOURS[0.1], 0.02: ORANGE}
-
 
 def _panel(activation: str, end: float, published_line: tuple[Line, ...] = ()) -> Panel:
     weak = float(weak_recovery(channel(activation)).value)
-    finite = (Curve(activation, 2, rho, rf"$\rho$ = {rho:g}", colour, scale=1 / rho) for rho, colour in _WIDTHS.items())
+    widths = {0.5: COLOURS[0.5], 0.1: COLOURS[0.1], 0.02: ORANGE}
+    finite = (Curve(activation, 2, rho, rf"$\rho$ = {rho:g}", colour, scale=1 / rho) for rho, colour in widths.items())
     return Panel(
         f"{activation}, T = 2",
         r"samples per dimension and width, $\bar\alpha = n/(dr)$",

@@ -21,10 +21,24 @@ from ...figures import PAGE, SINGLE, Array, Headline, PaperFigure, Picture, Prog
 from . import amp_runs
 from .published import Marks
 
-__all__ = ["COLOURS", "Curve", "Line", "Panel", "Spec", "compute", "data_path", "draw", "figure_of", "followed"]
+__all__ = [
+    "COLOURS",
+    "WIDTHS",
+    "Curve",
+    "Line",
+    "Panel",
+    "Spec",
+    "compute",
+    "data_path",
+    "draw",
+    "figure_of",
+    "followed",
+]
 
 #: One colour per width.
 COLOURS = {0.0: "black", 0.1: PURPLE, 0.5: RED, 1.0: BLUE, 2.0: GREEN}
+#: Those of most panels.
+WIDTHS = tuple(COLOURS)[1:]
 POINTS = 48
 # Marker and name of what the stored runs are by.
 _METHODS = {"amp": ("o", "AMP"), "gd": ("^", "GD"), "agd": ("v", "averaged GD")}

@@ -38,7 +38,6 @@ DATA = Path(__file__).with_suffix(".json")
 KINDS = {"posterior_mean": ("posterior mean", "-", None), "plug_in": ("plug-in", "--", "white")}
 # Activation, inverse temperature, colour; and up to where alpha goes.
 _CURVES = (("softmax", 1.0, RED), ("softmax", 4.0, BLUE), ("hardmax", 1.0, RED))
-_ENDS = {"softmax": (0.005, 0.2), "hardmax": (0.02, 2.0)}
 _POINTS = 48
 
 
@@ -68,7 +67,8 @@ def compute(points: int = _POINTS, progress: Progress | None = None, *, pool: Cl
 
 def errors_along(activation: str, beta: float, points: int) -> Record:
     """One pair of curves."""
-    output, (low, high) = channel(activation, 2, beta), _ENDS[activation]
+    ends = {"softmax": (0.005, 0.2), "hardmax": (0.02, 2.0)}
+    output, (low, high) = channel(activation, 2, beta), ends[activation]
     if activation == "hardmax":
         alphas = np.geomspace(low, high, points)
     else:

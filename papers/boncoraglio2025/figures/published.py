@@ -4,6 +4,9 @@ Facts read from its CSV files and scripts, all at rho = 0.5; errors are ||S - Sh
 """
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from ...figures import table
 
 __all__ = ["DESCENT", "HARDMAX_AMP", "HARDMAX_EVOLUTION", "SOFTMAX_AMP", "WEAK_RECOVERY", "Marks"]
 
@@ -26,19 +29,26 @@ class Marks:
     marker: str
 
 
+_ROWS = table(Path(__file__).with_suffix(".csv"))
+
+
+def _marks(series: str, label: str, marker: str) -> Marks:
+    points = tuple((float(row["alpha"]), float(row["error"])) for row in _ROWS if row["series"] == series)
+    return Marks(label, points, marker)
+
+
 #: State evolution and message passing of hardmax, T = 2: both by the variant that is not Bayes-optimal.
-HARDMAX_EVOLUTION = Marks("state evolution", ((1.0026943807, 0.3145479907), (10.0, 0.0473341228)), "D")
-HARDMAX_AMP = Marks("AMP, d = 100", ((0.261, 0.652), (0.769, 0.385)), "s")
+HARDMAX_EVOLUTION = _marks("hardmax evolution", "state evolution", "D")
+HARDMAX_AMP = _marks("hardmax AMP", "AMP, d = 100", "s")
 #: Message passing, softmax, by T.
 SOFTMAX_AMP = {
-    2: Marks("AMP, T = 2", ((0.0806, 0.541), (0.1024, 0.414), (0.1300, 0.235), (0.1465, 0.161)), "s"),
-    3: Marks("AMP, T = 3", ((0.03, 0.572), (0.04, 0.401), (0.05, 0.257), (0.06, 0.136)), "D"),
-    4: Marks("AMP, T = 4", ((0.02, 0.480), (0.03, 0.218)), "s"),
+    tokens: _marks(f"softmax AMP T={tokens}", f"AMP, T = {tokens}", marker)
+    for tokens, marker in enumerate(("s", "D", "s"), 2)
 }
 #: Adam on one student and the mean of 32 of them, softmax, T = 2, d = 200.
 DESCENT = {
-    "gd": Marks("GD, d = 200", ((0.0423, 1.378), (0.0862, 0.997), (0.1231, 0.611), (0.1758, 0.187)), "^"),
-    "agd": Marks("averaged GD, d = 200", ((0.0423, 0.831), (0.0862, 0.544), (0.1231, 0.310), (0.1758, 0.082)), "v"),
+    "gd": _marks("softmax gd", "GD, d = 200", "^"),
+    "agd": _marks("softmax agd", "averaged GD, d = 200", "v"),
 }
 #: alpha/rho of weak recovery, hardmax at small width, as the public figure draws it: of the variant.
 WEAK_RECOVERY = 0.5634517524

@@ -27,8 +27,6 @@ __all__ = ["CASES", "DATA", "RHO", "Case", "compute", "excess", "run", "stored"]
 DATA = Path(__file__).with_name("size_runs.json")
 #: Width of each head.
 RHO = 0.25
-# First seed of one layer: its teachers are no others' draws.
-_ALONE = 10_000
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,6 @@ class Case:
     dimension: int
     drawn: str
 
-
-_SEEDS = {50: 200, 100: 80, 200: 40, 400: 8}
 
 CASES: tuple[Case, ...] = tuple(
     Case(heads, alpha, noise, dimension, drawn)
@@ -60,12 +56,14 @@ def run(case: Case, seeds: Sequence[int]) -> Record:
     """Error ||S' - Shat||^2/d of every instance, with Tr S'/d and Tr S'^2/d, whose means are known."""
     output = heads_channel("softmax", case.heads, noise=case.noise)
     rows: list[tuple[float, float, float]] = []
+    # First seed of one layer: its teachers are no others' draws.
+    alone = 10_000
     for number in seeds:
         if case.drawn == "sum":
             seed = number
             S = sum_of_heads(heads_teacher(case.dimension, RHO, case.heads, seed))
         else:
-            seed = _ALONE + number
+            seed = alone + number
             S = teacher(case.dimension, heads_width(case.heads, RHO, case.dimension), seed)
         x, y = make_data(S, case.alpha, output, seed)
         found = amp(x, y, output, case.heads * RHO, tol=1e-6, max_iter=300, teacher=S)
@@ -124,9 +122,10 @@ def excess(runs: Sequence[Record]) -> list[tuple[int, Estimate]]:
 
 def compute(progress: Progress | None = None) -> Path:
     """Run the cases that are missing, each written to `DATA` at once."""
+    seeds = {50: 200, 100: 80, 200: 40, 400: 8}
 
     def made(case: Record) -> Record:
-        return run(Case(**case), range(_SEEDS[case["dimension"]]))
+        return run(Case(**case), range(seeds[case["dimension"]]))
 
     return add_missing(DATA, [vars(case) for case in CASES], made, progress)
 

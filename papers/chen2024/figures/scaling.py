@@ -42,13 +42,11 @@ DATA = Path(__file__).with_suffix(".json")
 METHODS = ("restarts", "sculpt")
 #: Places (m, k, d) of each sweep.
 SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "m": ((1, 2, 8), (2, 2, 8), (3, 2, 8), (4, 2, 8), (6, 2, 8)),
-    "k": ((2, 2, 8), (2, 3, 8), (2, 4, 8), (2, 5, 8)),
-    "d": ((2, 2, 6), (2, 2, 8), (2, 2, 10), (2, 2, 12), (2, 2, 16)),
+    "m": tuple((heads, 2, 8) for heads in (1, 2, 3, 4, 6)),
+    "k": tuple((2, tokens, 8) for tokens in range(2, 6)),
+    "d": tuple((2, 2, dimension) for dimension in (6, 8, 10, 12, 16)),
 }
-_SEEDS, _WANTED = (3000, 3001, 3002, 3003, 3004), 3
-# Held-out examples, beside the N.
-_VALIDATION = 1000
+_SEEDS, _WANTED = tuple(range(3000, 3005)), 3
 _GOOD, _RATIO, _MOST = 1e-2, math.sqrt(2), 60_000
 _COLOURS = {"restarts": BLUE, "sculpt": RED}
 _WORDS = {"m": "heads $m$", "k": "tokens $k$", "d": "dimension $d$"}
@@ -61,7 +59,9 @@ def _learned(method: str, place: tuple[int, int, int], samples: int, seed: int) 
     m, k, d = place
     theta, w = make_teacher("gauss", m, d, rng=seed)
     made = make_examples(theta, w, samples=samples, tokens=k, rng=seed + 10_000)
-    held = make_examples(theta, w, samples=_VALIDATION, tokens=k, rng=seed + 20_000)
+    # Held-out examples, beside the N.
+    validation = 1000
+    held = make_examples(theta, w, samples=validation, tokens=k, rng=seed + 20_000)
     begin = time.process_time()
     found: SculptResult | RestartResult
     try:

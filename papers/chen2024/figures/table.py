@@ -10,6 +10,7 @@ they are below 0.05 of the noise's square and five per cent.
 
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.sculpt import SculptResult, sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
-from ...figures import Progress, Record, Steps, recompute
+from ...figures import Progress, Record, Steps, recompute, table
 
 __all__ = ["DATA", "METHODS", "ROWS", "Cell", "Row", "compute", "markdown", "run"]
 
@@ -75,31 +76,23 @@ class Row:
         return f"{self.family} {self.heads},{self.tokens},{self.dim},{self.scale:g}{noise}, N = {self.samples}"
 
 
-#: The rows, with the figures published for the prototype (medians; one thread).
-ROWS = (
-    Row("gauss", 1, 2, 10, 4, 0, 2000, Cell(5, 5, 2e-27, 0.1), Cell(5, 5, None, 0.1)),
-    Row("gauss", 2, 2, 8, 4, 0, 1000, Cell(10, 10, 4e-28, 1.0), Cell(10, 10, None, 0.2)),
-    Row("gauss", 2, 2, 8, 4, 0, 30_000, Cell(5, 5, 1e-27, 1.6), Cell(5, 5, None, 0.1)),
-    Row("gauss", 2, 2, 12, 4, 0, 30_000, Cell(5, 5, 2e-26, 4.9), Cell(5, 5, None, 1.0)),
-    Row("gauss", 2, 2, 16, 4, 0, 30_000, Cell(5, 5, 8e-17, 12), Cell(5, 5, None, 3.5)),
-    Row("gauss", 2, 2, 20, 4, 0, 30_000, Cell(5, 5, 3e-16, 32), None),
-    Row("gauss", 2, 3, 10, 4, 0, 30_000, Cell(5, 5, 1e-31, 5.5), Cell(5, 5, None, 0.6)),
-    Row("gauss", 2, 4, 8, 4, 0, 20_000, Cell(5, 5, 8e-30, 11), Cell(5, 5, None, 0.4)),
-    Row("gauss", 3, 2, 8, 4, 0, 3000, Cell(10, 10, 3e-30, 2.5), Cell(10, 10, None, 0.4)),
-    Row("gauss", 3, 2, 8, 4, 0, 60_000, Cell(5, 5, 3e-28, 2.7), Cell(5, 5, None, 0.4)),
-    Row("gauss", 3, 2, 12, 4, 0, 60_000, Cell(5, 5, 6e-17, 9.3), Cell(5, 5, None, 2.3)),
-    Row("gauss", 3, 2, 16, 4, 0, 60_000, Cell(5, 5, 9e-17, 23), None),
-    Row("gauss", 3, 3, 10, 4, 0, 60_000, Cell(5, 5, 8e-25, 8.7), Cell(5, 5, None, 1.2)),
-    Row("gauss", 4, 2, 8, 2, 0, 100_000, Cell(5, 5, 4e-26, 3.4), Cell(5, 5, None, 0.7)),
-    Row("corr", 3, 2, 8, 1, 0, 60_000, Cell(5, 5, 4e-30, 2.7), Cell(5, 5, None, 0.6)),
-    Row("corr", 3, 3, 8, 10, 0, 60_000, Cell(5, 5, 6e-28, 5.1), Cell(5, 5, None, 0.8)),
-    Row("corr", 3, 2, 8, 30, 0, 60_000, Cell(15, 15, 2e-29, 3.2), Cell(15, 15, None, 1.0)),
-    Row("sameW", 3, 2, 8, 1, 0, 60_000, Cell(5, 5, 3e-27, 2.7), Cell(5, 5, None, 0.5)),
-    Row("gauss", 2, 2, 8, 4, 0.01, 30_000, Cell(5, 5, 6e-8, 3.2), Cell(5, 5, 6e-8, 1.9)),
-    Row("gauss", 2, 2, 8, 4, 0.1, 30_000, Cell(5, 5, 6e-6, 3.6), Cell(5, 5, 6e-6, 2.0)),
-    Row("gauss", 3, 2, 8, 4, 0.1, 60_000, Cell(5, 5, 4e-6, 10), Cell(5, 5, 4e-6, 7.0)),
-    Row("corr", 3, 2, 8, 1, 0.01, 60_000, Cell(5, 5, 6e-8, 9.8), Cell(5, 5, 6e-8, 7.6)),
-)
+def _cell(row: Mapping[str, str], method: str) -> Cell | None:
+    """What the prototype made of a row, None where it did not run."""
+    successes, runs, error, seconds = (row[f"{method}_{name}"] for name in ("successes", "runs", "error", "seconds"))
+    return Cell(int(successes), int(runs), float(error) if error else None, float(seconds)) if runs else None
+
+
+def _row(row: Mapping[str, str]) -> Row:
+    heads, tokens, dimension = (int(row[name]) for name in ("heads", "tokens", "dim"))
+    sculpted = _cell(row, "sculpt")
+    assert sculpted is not None
+    scale, noise, samples = float(row["scale"]), float(row["noise"]), int(row["samples"])
+    restarts = _cell(row, "restarts")
+    return Row(row["family"], heads, tokens, dimension, scale, noise, samples, sculpted, restarts)
+
+
+#: The rows, with the figures published for the prototype (medians; one thread): prototype.csv beside this file.
+ROWS = tuple(map(_row, table(DATA.with_name("prototype.csv"))))
 
 
 def run(row: Row, method: str, seed: int) -> Record:

@@ -10,7 +10,6 @@ from .tools import numeric
 Array = NDArray[np.float64]
 
 _INDICES, _TOKENS, _DIMENSION, _SAMPLES = 2, 3, 7, 9
-_STEPS = 5
 
 
 def _denoiser(omega: Array, labels: Array, variance: Array) -> tuple[Array, Array]:
@@ -31,7 +30,8 @@ def _algorithm(inputs: Array, labels: Array, start: Array) -> list[Array]:
     estimate, spread = start, np.eye(_INDICES)
     g = np.zeros((_SAMPLES, _INDICES, _TOKENS))
     history = []
-    for _ in range(_STEPS):
+    steps = 5
+    for _ in range(steps):
         omega = scale * np.einsum("pi,nim->npm", estimate, inputs) - np.einsum("pq,nqm->npm", spread, g)
         found = [_denoiser(omega[n], labels[n], spread) for n in range(_SAMPLES)]
         g = np.stack([value for value, _ in found])

@@ -196,9 +196,6 @@ def _square_root(value: Array) -> Array:
     return np.asarray(vectors @ np.diag(np.sqrt(eigenvalues)) @ vectors.T)
 
 
-_OVERLAP = np.array([[0.5, 0.15], [0.15, 0.3]])
-
-
 def check_145() -> CheckOutcome:
     """Gaussian law of the replicated indices at given points against the average (148) over xi, P = 2."""
     rng = np.random.default_rng(145)
@@ -206,11 +203,12 @@ def check_145() -> CheckOutcome:
     gauss = np.exp(-(axis**2) / 2.0) * 0.2 / math.sqrt(2.0 * math.pi)
     xi = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     weight = np.outer(gauss, gauss).reshape(-1)
-    centres = xi @ _square_root(_OVERLAP).T
-    rest = np.eye(2) - _OVERLAP
+    overlap = np.array([[0.5, 0.15], [0.15, 0.3]])
+    centres = xi @ _square_root(overlap).T
+    rest = np.eye(2) - overlap
     residuals = []
     for replicas in (2, 3):
-        full = np.kron(np.eye(replicas), rest) + np.kron(np.ones((replicas, replicas)), _OVERLAP)
+        full = np.kron(np.eye(replicas), rest) + np.kron(np.ones((replicas, replicas)), overlap)
         for _ in range(3):
             h = rng.standard_normal((replicas, 2))
             _, log_det = np.linalg.slogdet(2.0 * math.pi * full)

@@ -29,12 +29,6 @@ __all__ = ["DATA", "FIGURE", "SKIPS", "compute", "draw", "fixed_point", "turns"]
 
 DATA = Path(__file__).with_name("branches.json")
 SKIPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-# Overlaps along the branch, of the second layer while the first is not learned, and of the first.
-_SECOND = 1 - np.append(np.geomspace(0.97, 0.003, 40), 0.001)
-_FIRST = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96)
-_ACCURACY = 3e-3
-# Agreement of the layers' alphas, relative, and evaluations that reach it.
-_AGREE, _TRIES = 1e-4, 12
 
 
 def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) -> Record:
@@ -52,17 +46,21 @@ def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) 
 
 def _branch(model: Network) -> Array:
     """Rows q_11, q_22, alpha and its error, shape (n, 4): from the threshold of one layer over that of the other."""
-    averages = TwoLayerQuadrature(model, _ACCURACY)
+    accuracy = 3e-3
+    averages = TwoLayerQuadrature(model, accuracy)
     threshold = last_layer(model, digits=8)
     rows = [(0.0, 0.0, float(threshold.value), threshold.error)]
-    for q2 in _SECOND:
+    # Overlaps along the branch, of the second layer while the first is not learned, and of the first.
+    second = 1 - np.append(np.geomspace(0.97, 0.003, 40), 0.001)
+    for q2 in second:
         alpha, growth = _given_none(averages, float(q2))
         if growth[0] > 1:  # from here on the first layer is learned, too
             break
         rows.append((0.0, q2, alpha[0], 2 * abs(alpha[0] - alpha[1])))
     rows.append(_onset(averages, rows[-1][1], float(q2)))
     t2 = math.log(q2 / (1 - q2))
-    for q1 in _FIRST:
+    first = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96)
+    for q1 in first:
         t2, alphas = _agreeing(averages, q1, t2)
         rows.append((q1, 1 / (1 + math.exp(-t2)), alphas[0], 2 * abs(alphas[0] - alphas[1])))
     return np.array(rows)
@@ -103,8 +101,10 @@ def _agreeing(averages: TwoLayerQuadrature, q1: float, t2: float) -> tuple[float
 
     before, at = t2, t2 + 0.3
     f_before, f = excess(before), excess(at)
-    for _ in range(_TRIES):
-        if abs(f) < _AGREE:
+    # Agreement of the layers' alphas, relative, and evaluations that reach it.
+    agree, tries = 1e-4, 12
+    for _ in range(tries):
+        if abs(f) < agree:
             break
         step = float(np.clip(-f * (at - before) / (f - f_before), -0.7, 0.7))
         before, f_before = at, f

@@ -41,8 +41,6 @@ __all__ = ["CASES", "DATA", "FIGURE", "compute", "draw"]
 DATA = Path(__file__).with_name("examples.json")
 # Points below the threshold, from there to recovery, and beyond.
 _POINTS, _SAMPLES = (2, 15, 2), 512
-# Samples are doubled so often where a point does not converge.
-_DOUBLINGS = 3
 # Name, model of a head, heads, and alpha of perfect recovery: weights over the numbers that an output fixes. A head of
 # H sees D/H coordinates.
 CASES: dict[str, tuple[Network, int, float]] = {
@@ -79,7 +77,9 @@ def compute(progress: Progress | None = None) -> Record:
 
 def _settled(model: Network, result: EvolutionResult) -> EvolutionResult:
     """The fixed point, with more samples if it has not converged."""
-    for doubling in range(1, 1 + _DOUBLINGS):
+    # Samples are doubled so often where a point does not converge.
+    doublings = 3
+    for doubling in range(1, 1 + doublings):
         if not result.converged:
             (result,) = curve(model, [result.alpha], samples=_SAMPLES << doubling)
     return result

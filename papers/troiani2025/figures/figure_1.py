@@ -26,32 +26,34 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
-from ...figures import Array, Headline, PaperFigure, Picture, Progress, Record, panels
+from ...figures import Array, Headline, PaperFigure, Picture, Progress, Record, panels, table
 
 __all__ = [
     "FIGURE",
-    "PUBLISHED_CURVE",
-    "PUBLISHED_GAMP",
     "PUBLISHED_THRESHOLDS",
     "compute",
     "draw",
     "grid",
+    "published",
     "record_of",
 ]
 
 DATA = Path(__file__).with_suffix(".json")
-# Published state-evolution curve, second layer: (alpha, q_22), +-0.01 Monte Carlo.
-PUBLISHED_CURVE = ((0.2333, 0.0736), (0.3, 0.218), (0.4, 0.499), (0.5, 0.773), (0.6333, 0.945))
-# Published GAMP at D = 1000: (alpha, overlap, spread), second and first layer.
-PUBLISHED_GAMP = {2: ((0.3, 0.219, 0.031), (0.5, 0.773, 0.036)), 1: ((1.2, 0.826, 0.061),)}
+_PUBLISHED = table(DATA.with_name("published.csv"))
+
+
+def published(method: str, layer: int) -> Array:
+    """Rows alpha, overlap and its spread as published for a layer, of "state evolution" or "GAMP" at D = 1000."""
+    rows = [row for row in _PUBLISHED if (row["method"], row["layer"]) == (method, str(layer))]
+    return np.array([[float(row[name]) for name in ("alpha", "overlap", "spread")] for row in rows])
+
+
 # Published thresholds at c = 1 of layers 2 and 1.
-PUBLISHED_THRESHOLDS = {2: 0.14358, 1: 0.79365}
+PUBLISHED_THRESHOLDS = {int(row["layer"]): float(row["alpha"]) for row in _PUBLISHED if row["method"] == "threshold"}
 
 _RANGE, _POINTS = (0.0, 1.6), 48
 # Two numbers an output for two weights a dimension: perfect recovery.
 _RECOVERY = 1.0
-# Share of the progress bar given to the two thresholds, in points of the curve.
-_THRESHOLD_STEPS = 8
 _COLOURS = {2: RED, 1: BLUE}
 # Of a point what is the same for all.
 _COMMON = ("history", "versions", "origin", "kernel_hash", "seed")
@@ -71,7 +73,9 @@ def grid(points: int, thresholds: tuple[float, float]) -> Array:
 
 def record_of(points: int, progress: Progress) -> Record:
     """Thresholds and the curve with about as many points."""
-    total = points + _THRESHOLD_STEPS
+    # Share of the progress bar given to the two thresholds, in points of the curve.
+    threshold_steps = 8
+    total = points + threshold_steps
     model = Network(layers=2, tokens=2, skip=1.0)
     progress(0, total)
     last = last_layer(model)
@@ -80,7 +84,7 @@ def record_of(points: int, progress: Progress) -> Record:
 
     def tick(q22: float) -> None:
         tries.append(q22)
-        progress(min(1 + len(tries), _THRESHOLD_STEPS), total)
+        progress(min(1 + len(tries), threshold_steps), total)
 
     first = first_layer(model, progress=tick)
     alphas = grid(points, (float(last.value), float(first.value)))
@@ -88,7 +92,7 @@ def record_of(points: int, progress: Progress) -> Record:
 
     def record(result: EvolutionResult) -> None:
         results.append(result)
-        progress(_THRESHOLD_STEPS + points * len(results) // len(alphas), total)
+        progress(threshold_steps + points * len(results) // len(alphas), total)
 
     curve(model, alphas, progress=record)
     return {
@@ -137,9 +141,10 @@ def draw(record: Record, width: float) -> Picture:
 
 
 def _published(axes: Axes) -> None:
-    axes.plot(*np.array(PUBLISHED_CURVE).T, "s", mfc="none", color=RED, label="published: state evolution")
+    alpha, q, _ = published("state evolution", 2).T
+    axes.plot(alpha, q, "s", mfc="none", color=RED, label="published: state evolution")
     for layer, colour in _COLOURS.items():
-        alpha, q, spread = np.array(PUBLISHED_GAMP[layer]).T
+        alpha, q, spread = published("GAMP", layer).T
         label = f"published: GAMP, $q_{{{layer}{layer}}}$"
         axes.errorbar(alpha, q, spread, fmt="o", color=colour, lw=0.8, label=label)
 

@@ -26,6 +26,7 @@ from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, p
 from attnlimits.numerics.model.network import Network
 
 from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
+from .figure_1 import published
 
 __all__ = ["DATA", "DESCENTS", "FIGURE", "compute", "draw", "headline"]
 
@@ -65,8 +66,6 @@ DESCENTS: dict[str, Record] = {
     },
     "gd": {"alpha": 10.0, "epochs": 40, "method": "gd", "rate": 2.0},
 }
-# GAMP at D = 1000 as published: q_11 where it ends, and its scatter.
-_PUBLISHED = (0.826, 0.061)
 _COLOURS = (BLUE, RED)
 _METHODS = {"sgd": "SGD", "adam": "Adam", "gd": "GD"}
 
@@ -157,7 +156,7 @@ def draw(record: Record, width: float) -> Picture:
     for layer, colour in enumerate(_COLOURS):
         label = "state evolution" if layer else None
         left.plot(expected[:, layer], "o", ms=2.5, mfc="none", mew=0.7, color=colour, label=label)
-    q, error = _PUBLISHED
+    ((_, q, error),) = published("GAMP", 1)  # q_11 where it ends, and its scatter
     bar = error / (2 * math.sqrt(q))
     left.errorbar([len(expected)], [math.sqrt(q)], [bar], fmt="s", color="0.3", label="published, layer 1")
     left.set_xlabel(f"iteration ({run['instances']} instances)")

@@ -32,10 +32,6 @@ DATA = Path(__file__).with_name("three_layers.json")
 _RANGE, _POINTS = (0.05, 1.6), 48
 # Of each overlap, absolute.
 _ACCURACY = 1e-2
-# Randomisations of the onsets.
-_SEEDS = 4
-# Two numbers an output for three weights a dimension.
-_RECOVERY = 1.5
 _COLOURS = (BLUE, GREEN, RED)
 
 
@@ -81,7 +77,9 @@ def _onset(model: Network, layer: int, low: float, high: float) -> tuple[float, 
     """
     alphas = low - np.array([3.0, 2.0, 1.0, 0.0]) * (high - low)
     ends = []
-    for seed in range(_SEEDS):
+    # Randomisations of the onsets.
+    seeds = 4
+    for seed in range(seeds):
         results = curve(model, alphas, accuracy=_ACCURACY, max_iter=60, rng=seed)
         rates = np.array([r.stability[layer] for r in results])
         # The samples of a seed may let it grow a little earlier.
@@ -89,7 +87,7 @@ def _onset(model: Network, layer: int, low: float, high: float) -> tuple[float, 
         # alpha as a parabola and as a line in the rate, at a rate of one.
         ends.append([float(np.polyval(np.polyfit(rates[known], alphas[known], k), 1.0)) for k in (2, 1)])
     curved, straight = np.mean(ends, axis=0)
-    scatter = float(np.std(ends, axis=0, ddof=1)[0] / np.sqrt(_SEEDS))
+    scatter = float(np.std(ends, axis=0, ddof=1)[0] / np.sqrt(seeds))
     return float(curved), scatter + 0.5 * abs(float(straight - curved))
 
 
@@ -97,13 +95,15 @@ def draw(record: Record, width: float) -> Picture:
     """Draw the overlaps with their error bands, and beside them the panel of `figure_3_right`."""
     figure, (axes, other) = panels(["three layers", "layers of a classifier in training"], width, aspect=0.85)
     onsets = {2: record["threshold"], **{int(layer) - 1: onset for layer, onset in record["onsets"].items()}}
+    # Two numbers an output for three weights a dimension.
+    recovery = 1.5
     for layer, colour in enumerate(_COLOURS):
         onset = float(onsets[layer]["value"])
-        known = {onset: 0.0, _RECOVERY: 1.0}
+        known = {onset: 0.0, recovery: 1.0}
         q, errors = (np.array(record[name])[:, layer] for name in ("overlap", "overlap_error"))
         alpha, overlap = with_points(record["alpha"], q, known)
         _, error = with_points(record["alpha"], errors, dict.fromkeys(known, 0.0))
-        axes.plot(*smooth(alpha, overlap, (onset, _RECOVERY)), color=colour)
+        axes.plot(*smooth(alpha, overlap, (onset, recovery)), color=colour)
         axes.fill_between(alpha, overlap - 2 * error, overlap + 2 * error, color=colour, alpha=0.25, lw=0)
         mark_threshold(axes, onset, f"layer {layer + 1}: {onset:.4g}", colour, height=0.35)
         place, side = {0: ((1.31, 0.46), "right"), 1: ((1.33, 0.39), "left"), 2: ((0.49, 0.63), "left")}[layer]

@@ -26,10 +26,6 @@ __all__ = ["DATA", "FIGURE", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_name("phase_diagram.json")
 _GRID = "troiani2025-phase_diagram"
-# Given layer 2 exactly, layer 1 is learned at 1/(M (M + 1)), whatever c and beta, (187).
-_GIVEN_PERFECT = 1 / 6
-_COLOURS = {2: RED, 1: BLUE}
-_NAMES = {2: "layer 2", 1: "layer 1, given layer 2 at its fixed point"}
 # Points of an interrupted run stay there.
 _STORE = Path("results/phase_diagram")
 
@@ -59,18 +55,22 @@ def draw(record: Record, width: float) -> Picture:
     figure, (axes,) = panels(["two layers of softmax attention, two tokens"], width, aspect=0.82)
     skip, value = np.array(record["skip"]), np.array(record["value"])
     styles = dict(zip(sorted(record["beta"]), ("--", "-", ":"), strict=False))
+    colours = {2: RED, 1: BLUE}
+    names = {2: "layer 2", 1: "layer 1, given layer 2 at its fixed point"}
     for i, layer in enumerate(record["layer"]):
         for j, beta in enumerate(record["beta"]):
             logs, curve = smooth(np.log(skip), value[i, j])
-            axes.plot(np.exp(logs), curve, styles.get(beta, "-."), color=_COLOURS[layer])
-            axes.plot(skip, value[i, j], ".", ms=2.5, color=_COLOURS[layer])
-        label_curve(axes, (0.013, {1: 0.60, 2: 0.33}[layer]), _NAMES[layer], _COLOURS[layer])
+            axes.plot(np.exp(logs), curve, styles.get(beta, "-."), color=colours[layer])
+            axes.plot(skip, value[i, j], ".", ms=2.5, color=colours[layer])
+        label_curve(axes, (0.013, {1: 0.60, 2: 0.33}[layer]), names[layer], colours[layer])
     for beta, style in styles.items():
         axes.plot([], [], style, color="0.3", label=rf"$\beta$ = {beta:g}")
-    axes.axhline(_GIVEN_PERFECT, color="0.6", lw=0.8, zorder=1)
+    # Given layer 2 exactly, layer 1 is learned at 1/(M (M + 1)), whatever c and beta, (187).
+    given_perfect = 1 / 6
+    axes.axhline(given_perfect, color="0.6", lw=0.8, zorder=1)
     label_curve(axes, (0.013, 0.135), "1/6: layer 2 at large $c$; layer 1 given layer 2 exactly", "0.45")
     for layer, published in PUBLISHED_THRESHOLDS.items():
-        axes.plot(1, published, "x", ms=6, color=_COLOURS[layer], label=f"published, layer {layer}")
+        axes.plot(1, published, "x", ms=6, color=colours[layer], label=f"published, layer {layer}")
     axes.set_xscale("log")
     axes.set_xlim(skip[0], skip[-1])
     axes.set_ylim(0, 0.85)

@@ -26,23 +26,23 @@ from ...figures import Headline, PaperFigure, Picture, Progress, Record, Steps, 
 __all__ = ["DATA", "FIGURE", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_name("held_second_layer.json")
-_ALPHAS = (0.8, 1.2)
-# 1 - q_22, from none to close.
-_HELD = 1 - np.concatenate([np.linspace(1.0, 0.1, 10), np.geomspace(0.08, 0.005, 14)])
-_ACCURACY, _ONSET_ACCURACY = 1e-2, 1e-3
 _COLOURS = (BLUE, RED)
 
 
 def compute(progress: Progress | None = None) -> Record:
     """Solve for q_11 at every held q_22."""
     model = Network()
-    step = Steps(progress, len(_ALPHAS) * len(_HELD))
-    record: Record = {"model": model.describe(), "alpha": _ALPHAS, "q22": _HELD.tolist(), "how": "estimated"}
+    alphas = (0.8, 1.2)
+    # 1 - q_22, from none to close.
+    held = 1 - np.concatenate([np.linspace(1.0, 0.1, 10), np.geomspace(0.08, 0.005, 14)])
+    step = Steps(progress, len(alphas) * len(held))
+    record: Record = {"model": model.describe(), "alpha": alphas, "q22": held.tolist(), "how": "estimated"}
     record |= {"q11": [], "error": [], "onset": []}
-    for alpha in _ALPHAS:
+    accuracy = 1e-2
+    for alpha in alphas:
         found = []
-        for q22 in _HELD:
-            found.append(first_layer_given(model, alpha, float(q22), accuracy=_ACCURACY))
+        for q22 in held:
+            found.append(first_layer_given(model, alpha, float(q22), accuracy=accuracy))
             step()
         record["q11"].append([one.value for one in found])
         record["error"].append([one.error for one in found])
@@ -52,7 +52,8 @@ def compute(progress: Progress | None = None) -> Record:
 
 def _onset(model: Network, alpha: float) -> float:
     """Held q_22 from which on a small q_11 grows at this alpha."""
-    averages = TwoLayerQuadrature(model, _ONSET_ACCURACY)
+    accuracy = 1e-3
+    averages = TwoLayerQuadrature(model, accuracy)
 
     def excess(log_rest: float) -> float:
         return alpha * float(averages.refinements(np.diag([0.0, -np.expm1(log_rest)]))[0, 2]) - 1

@@ -34,9 +34,6 @@ __all__ = ["ALPHAS", "DATA", "FIGURE", "SKIPS", "compute", "draw"]
 DATA = Path(__file__).with_name("free_energies.json")
 SKIPS = (1.0, 5.0, 0.2, 0.05)
 ALPHAS = (0.5, 0.8, 0.95, 1.02)
-_ACCURACY, _STARTS = 5e-3, 1
-# Distance to one of the largest overlap: closer averages take long at small skips, and at large ones q_22 is there.
-_CLOSEST = (1e-3, 4e-5)
 _LOOKS = {"maximum": ("o", RED), "saddle": ("x", BLUE), "minimum": ("v", PURPLE), "recovered": ("^", GREEN)}
 
 
@@ -46,14 +43,17 @@ def compute(progress: Progress | None = None) -> Record:
     record: Record = {"model": "tied softmax attention, L=2, M=2, rank 1, beta=1", "cases": cases}
     known = {(case["skip"], case["alpha"]) for case in cases}
     step = Steps(progress, len(SKIPS))
+    accuracy, starts = 5e-3, 1
+    # Distance to one of the largest overlap: closer averages take long at small skips, and at large ones q_22 is there.
+    closest = (1e-3, 4e-5)
     for skip in SKIPS:
-        output = output_entropy(Network(skip=skip), accuracy=_ACCURACY)
+        output = output_entropy(Network(skip=skip), accuracy=accuracy)
         balance: GroupBalance | None = None
         for alpha in ALPHAS:
             if (skip, alpha) not in known:
                 free = FreeEntropy(output, alpha)
-                balance = GroupBalance(output, free.prior, _CLOSEST[skip > 2]) if balance is None else balance
-                points = stationary_points(free, starts=_STARTS, balance=balance)
+                balance = GroupBalance(output, free.prior, closest[skip > 2]) if balance is None else balance
+                points = stationary_points(free, starts=starts, balance=balance)
                 cases.append(
                     {
                         "skip": skip,

@@ -30,7 +30,6 @@ from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Re
 __all__ = ["DATA", "FIGURE", "compute", "draw"]
 
 DATA = Path(__file__).with_name("phase_retrieval.json")
-_ALPHAS = np.concatenate([np.linspace(0.3, 0.98, 35), np.linspace(1.0, 1.128, 33), np.linspace(1.13, 1.4, 10)])
 _LINK = "h[1]**2"
 
 
@@ -51,8 +50,9 @@ def compute(progress: Progress | None = None) -> Record:
     at_fold = FreeEntropy(output, only.algorithmic.value)(np.array([[record["fold"]]]))
     record["fold_phi"] = at_fold.value
     balance: GroupBalance | None = None
-    step = Steps(progress, len(_ALPHAS))
-    for alpha in _ALPHAS:
+    alphas = np.concatenate([np.linspace(0.3, 0.98, 35), np.linspace(1.0, 1.128, 33), np.linspace(1.13, 1.4, 10)])
+    step = Steps(progress, len(alphas))
+    for alpha in alphas:
         free = FreeEntropy(output, float(alpha))
         balance = GroupBalance(output, free.prior) if balance is None else balance
         for point in stationary_points(free, balance=balance):

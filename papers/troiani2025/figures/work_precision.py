@@ -33,9 +33,7 @@ DATA = Path(__file__).with_suffix(".json")
 # Fixed points at alpha = 0.5, where one layer is learned, and at alpha = 0.885, where both are.
 OVERLAPS = {"one layer learned": (0.0, 0.770773), "both layers learned": (0.526686, 0.993579)}
 ACCURACIES = (1e-2, 2e-3, 4e-4, 8e-5, 1.6e-5)
-_REFERENCE = 2e-6
 POINTS = (10, 11, 12, 13, 14)
-_REPLICAS = 8
 
 
 def measure(progress: Progress | None = None) -> Record:
@@ -52,6 +50,8 @@ def measure(progress: Progress | None = None) -> Record:
         return value, seconds
 
     rng = np.random.default_rng(0)
+    reference = 2e-6
+    replicas = 8
     for case, overlap in OVERLAPS.items():
         q = np.diag(overlap)
         layers = [layer for layer in (0, 1) if overlap[layer]]
@@ -67,15 +67,15 @@ def measure(progress: Progress | None = None) -> Record:
             return _plain(model, q, 2**log2_n, rng)
 
         rule(ACCURACIES[0])  # compiles
-        exact, _ = timed(partial(rule, _REFERENCE))
+        exact, _ = timed(partial(rule, reference))
         methods: dict[str, list[tuple[float, float]]] = {"quadrature": [], "quasi-Monte Carlo": [], "Monte Carlo": []}
         for accuracy in ACCURACIES:
             found, seconds = timed(partial(rule, accuracy))
             methods["quadrature"].append((seconds, float(np.abs(found / exact - 1).max())))
         for log2_n in POINTS:
-            points = [normal_qmc(8, log2_n - 3, stream) for stream in rng.spawn(_REPLICAS)]
+            points = [normal_qmc(8, log2_n - 3, stream) for stream in rng.spawn(replicas)]
             found, seconds = timed(partial(sampled, points))
-            spread = found[:, layers, layers].std(axis=0, ddof=1) / np.sqrt(_REPLICAS)
+            spread = found[:, layers, layers].std(axis=0, ddof=1) / np.sqrt(replicas)
             methods["quasi-Monte Carlo"].append((seconds, float((spread / exact).max())))
             found, seconds = timed(partial(plain, log2_n))
             spread = found[:, layers].std(axis=0, ddof=1) / np.sqrt(len(found))

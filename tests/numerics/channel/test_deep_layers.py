@@ -122,7 +122,7 @@ def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
 )
 def test_sums_agree_with_samples(q: tuple[float, float, float], monkeypatch: pytest.MonkeyPatch) -> None:
     # The finer sums put right 0.2 % at these overlaps of the last layer.
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(8.0, 1.0, 0.8),) * 2),))
+    monkeypatch.setattr(summed.DeepQuadrature, "by_last", ((0.0, (Resolution(8.0, 1.0, 0.8),) * 2),))
     found = quadrature(1)(np.diag(q))
     sampled = DeepChannel(THREE, points(THREE, 6), nodes=256, rng=np.random.default_rng(1))(np.diag(q))
     for layer in range(3):
@@ -148,7 +148,7 @@ def test_more_effort_converges() -> None:
 def test_finer_sums_put_the_usual_ones_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hidden layer known the usual sums miss 0.2 % of the averages of the last layer, at any effort."""
     # A coarse rule for omega: what the sums of its points miss is all that is asked.
-    monkeypatch.setattr(summed, "_LOG_OMEGA", (4.0,))
+    monkeypatch.setattr(summed.DeepQuadrature, "log_omega", (4.0,))
     overlaps = np.array([0.07358, 0.0, 0.983045])
     found = quadrature(0).values(overlaps)
     finest = [Point(i, xi, Resolution(10.0, 1.2, 0.4)) for i, xi in enumerate(found.xi)]
@@ -168,9 +168,9 @@ def test_sums_of_the_last_layer_alone_are_put_right(q: float, monkeypatch: pytes
     """What the usual sums miss is the same at every effort: rules of rising effort agree on what is wrong."""
     overlap = np.diag([0.0, 0.0, q])
     found = quadrature(0)(overlap)
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(14.0, 1.6, 0.12),) * 2),))
+    monkeypatch.setattr(summed.DeepQuadrature, "by_last", ((0.0, (Resolution(14.0, 1.6, 0.12),) * 2),))
     finest = quadrature(0)(overlap)
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
+    monkeypatch.setattr(summed.DeepQuadrature, "by_last", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
     usual = quadrature(0)(overlap)
     missed, left = (abs(x.g[0, 2, 2] - finest.g[0, 2, 2]) for x in (usual, found))
     assert missed > 3e-4 * finest.g[0, 2, 2] and missed > 10 * left
@@ -180,7 +180,7 @@ def test_sums_of_the_last_layer_alone_are_put_right(q: float, monkeypatch: pytes
 def test_what_random_nodes_leave_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages by other nodes: 95 % are to be within what is stated of them, of all three layers."""
     # What sums miss is the same with all nodes, and nothing is stated of it here.
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
+    monkeypatch.setattr(summed.DeepQuadrature, "by_last", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
     overlap = np.diag([0.0, 0.0, 0.0573])
     results = [quadrature(0, seed=seed)(overlap) for seed in range(20)]
     values = np.array([[x.g[0, 2, 2], *x.growth[0, :2]] for x in results])

@@ -72,7 +72,7 @@ def test_one_layer_known_against_rules_and_samples(effort: int, monkeypatch: pyt
     found = lattice()(q)
     assert found.how == "monte-carlo" and found.g.shape == (4, 3, 3) and not np.ptp(found.g, axis=0).any()
     # All sums of the second route are nearly as fine as those that put a few of the first one's right, and miss 1e-4.
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(9.0, 1.1, 0.5),) * 2),))
+    monkeypatch.setattr(summed.DeepQuadrature, "by_last", ((0.0, (Resolution(9.0, 1.1, 0.5),) * 2),))
     by_rules = DeepQuadrature(THREE, effort, rng=np.random.default_rng(1), workers=1)(q)
     outer = [normal_qmc(12, 5 + effort, stream) for stream in np.random.default_rng(2).spawn(8)]
     sampled = ThreeLayers(THREE, outer, nodes=64, rng=np.random.default_rng(3), workers=1)(q)
@@ -107,7 +107,7 @@ def test_changes_by_rough_lattices_with_both_layers_known(
     step: tuple[float, ...], finer: float, log_accuracy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their scatter states what the mean change is off by: against finer lattices with the same nodes."""
-    monkeypatch.setattr(summed, "_LOG2_NODES", (9,))
+    monkeypatch.setattr(summed.DeepQuadrature, "log2_nodes", (9,))
     q = np.array([0.44, 0.31, 0.95])
     other = 1 / (1 + (1 - q) / q * np.exp(-np.array(step)))
     usual, fine = (changes(q, other, Fineness(one, log_accuracy, 0), monkeypatch) for one in (1.05, finer))
@@ -212,7 +212,7 @@ def test_what_random_nodes_leave_with_one_layer_known(monkeypatch: pytest.Monkey
     """Two pairs of rules agree by chance too often to state it: growth rates were off by up to four times as much."""
     monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.2, 5.0, 0),))
     # What sums miss is the same with all nodes: the coarsest do.
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(8.0, 1.0, 0.8),) * 2),))
+    monkeypatch.setattr(summed.DeepQuadrature, "by_last", ((0.0, (Resolution(8.0, 1.0, 0.8),) * 2),))
     results = [lattice(seed=seed)(np.diag([0.36, 0.0, 0.95])) for seed in range(6)]
     values = np.array([[x.g[0, 0, 0], x.growth[0, 1], x.g[0, 2, 2]] for x in results])
     stated = np.array([[x.bias[0, 0], x.growth_bias[1], x.bias[2, 2]] for x in results])

@@ -149,15 +149,6 @@ def alike(found: Array, *sets: Array) -> bool:
     return bool(np.allclose(found.mean(axis=0), mean, rtol=1e-12) and (0.999 < ratio).all() and (ratio < 1.6).all())
 
 
-def test_what_changes_from_the_anchors_leave_grows_with_the_distance() -> None:
-    rng = np.random.default_rng(1)
-    few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
-    corrected = Corrected(few, [anchor(few, many, at)])
-    assert corrected.left_by_change(at) == 0 and Corrected(few, ()).left_by_change(at) == 0
-    near, far = (corrected.left_by_change(at + step) for step in (0.01, 0.1))
-    assert 0 < 5 * near < far < 1.1 * standard_error(corrected(at + 0.1).g)
-
-
 def test_corrected_averages_are_those_of_the_many_where_these_are_known() -> None:
     rng = np.random.default_rng(1)
     few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
 from attnlimits.numerics.core.accuracy import ROOM
+from attnlimits.numerics.fixed_point import evaluations
 from attnlimits.numerics.fixed_point import evolve as evolution
 from attnlimits.numerics.fixed_point import refinement as refining
 from attnlimits.numerics.fixed_point.balance import RECOVERED
@@ -141,7 +142,7 @@ def test_slopes_of_the_wrong_sign_do_not_lead_away(monkeypatch: pytest.MonkeyPat
         values[values.argmin()] *= -1
         return np.asarray(vectors * values @ np.linalg.inv(vectors))
 
-    monkeypatch.setattr(refining, "differences", misled)
+    monkeypatch.setattr(evaluations, "differences", misled)
     averages = Improving(3e-3)
     alpha = math.exp(RATIO[0] * u - TIRED[0] * gap)
     strategy = Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-3)
@@ -372,7 +373,7 @@ def test_the_end_of_the_line(noise: float) -> None:
 def test_the_slope_towards_recovery_is_told_by_distant_points() -> None:
     strategy = refinement(1.0, 5e-4)
     t = -np.log([1e-3, 1e-5])
-    along = strategy._differences(State.start(strategy.problem), (0, 1), t, 1e-3, True)[1] @ np.ones(2)
+    along = strategy.evaluations.differences(State.start(strategy.problem), (0, 1), t, 1e-3, True)[1] @ np.ones(2)
     # By t, 1 - q changes by -q (1 - q).
     exact = TIRED * 1e-3 - RATIO * (1e-3 - 1e-5)
     np.testing.assert_allclose(along, exact, rtol=0.2)

@@ -207,7 +207,7 @@ def test_ranges_enclose_and_agree(activation: str, rng: np.random.Generator) -> 
             high = low + size
             v = rng.standard_normal(2)
             ends = (low[0], high[0], low[1], high[1])
-            made = np.array(boxes.BOXES[activation](*v, model.skip, model.beta, *ends))
+            made = np.array(boxes.BOXES[activation](v, model.skip, model.beta, ends[:2], ends[2:]))
             p = np.array([*v, model.skip, model.beta, *np.zeros(8)])
             expected = np.array([RANGES[activation](p, *box) for box in zip(*ends, strict=True)]).T
             # Bounds of h_2, which is of the size of v/c.
