@@ -31,7 +31,16 @@ from attnlimits.numerics.free_energy.thresholds import Transitions
 from attnlimits.numerics.free_energy.thresholds import transitions as transitions_of
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
-from attnlimits.numerics.priors import Binary, GaussBernoulli, Gaussian, Prior, prior_named
+from attnlimits.numerics.priors import (
+    Binary,
+    Density,
+    GaussBernoulli,
+    Gaussian,
+    Informed,
+    Laplace,
+    Prior,
+    prior_named,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -39,9 +48,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Binary",
+    "Density",
     "FreeEntropy",
     "GaussBernoulli",
     "Gaussian",
+    "Informed",
+    "Laplace",
     "OutputEntropy",
     "Prior",
     "StationaryPoint",

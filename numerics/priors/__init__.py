@@ -3,17 +3,24 @@
 What is here may be changed as long as every prior keeps the Protocol of `protocol`; nothing asks which prior it is.
 """
 
+from .density import Density
 from .gaussian import GAUSSIAN, Gaussian
-from .named import as_prior, as_setting, prior_named
+from .informed import Informed
+from .laplace import Laplace
+from .mixtures import Binary, GaussBernoulli
+from .named import NAMES, as_prior, as_setting, prior_named
 from .protocol import OverlapMap, Prior
 from .rotated import along
-from .separable import Binary, GaussBernoulli
 
 __all__ = [
     "GAUSSIAN",
+    "NAMES",
     "Binary",
+    "Density",
     "GaussBernoulli",
     "Gaussian",
+    "Informed",
+    "Laplace",
     "OverlapMap",
     "Prior",
     "along",
