@@ -7,6 +7,7 @@ from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spe
 from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, draw_runs, predicted_overlaps
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
 from attnlimits.numerics.learning.row_files import RowFiles
+from attnlimits.numerics.learning.side import side_information
 from attnlimits.numerics.posterior.protocol import Model as Source
 from attnlimits.verbs.write_data import write_data
 
@@ -27,6 +28,7 @@ __all__ = [
     "on_instances",
     "predicted_overlaps",
     "refuse_size",
+    "side_information",
     "spectral_start",
     "standard_error",
     "write_data",

@@ -3,6 +3,7 @@
 What is here may be changed as long as every prior keeps the Protocol of `protocol`; nothing asks which prior it is.
 """
 
+from .beginning import refuse_informed, without_samples
 from .density import Density
 from .gaussian import GAUSSIAN, Gaussian
 from .informed import Informed
@@ -27,4 +28,6 @@ __all__ = [
     "as_prior",
     "as_setting",
     "prior_named",
+    "refuse_informed",
+    "without_samples",
 ]

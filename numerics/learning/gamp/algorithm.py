@@ -20,9 +20,10 @@ from ...priors import GAUSSIAN, Prior, as_prior, as_setting
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
+from ..side import Side, side_of
 from .course import DivergedError, guarded, resolved
 from .double_loop import DoubleLoop
-from .loop import Loop, side_field
+from .loop import Loop
 from .results import GAMPResult, GAMPStep
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def gamp(
     start: ArrayLike | None = None,
     side_information: ArrayLike | None = None,
     side_strength: float | None = None,
+    known: ArrayLike | None = None,
     teacher: ArrayLike | None = None,
     callback: Callable[[GAMPStep], object] | None = None,
     variance: Literal["slope", "nishimori"] = "slope",
@@ -87,6 +89,9 @@ def gamp(
         S = sqrt(lambda) W + Z, Z standard normal.
     side_strength : float, optional
         lambda, given with S.
+    known : array_like of shape (P, D), optional
+        Weights that are known, NaN where one is not: they are what they are in every iterate, and those of others are
+        conditional on them.
     teacher : array_like of shape (P, D), optional
         W, for the overlaps.
     callback : callable, optional
@@ -152,9 +157,8 @@ def gamp(
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as samples:
-        side, strength = side_field(side_information, side_strength, model, samples.dimension)
-
-        image = partial(_image, samples, side, strength, prior)
+        side = side_of(side_information, side_strength, known, model, samples.dimension)
+        image = partial(_image, samples, side, prior)
 
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
             newest, best = image(weights, covariance)
@@ -173,7 +177,7 @@ def gamp(
             algorithm="gamp",
             settle=DoubleLoop(image, samples) if chosen == "double-loop" else None,
             solver=chosen,
-            side_strength=strength,
+            side=side,
             denoiser_tol=denoiser_tol,
             nodes=nodes,
             **as_setting(prior),
@@ -214,14 +218,11 @@ def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
     return float(np.linalg.eigvalsh(covariance @ noise @ covariance)[-1]) / samples.dimension
 
 
-def _image(
-    samples: Passes, side: Array | float, strength: float, prior: Prior, weights: Array, covariance: Array
-) -> tuple[Array, Array]:
+def _image(samples: Passes, side: Side, prior: Prior, weights: Array, covariance: Array) -> tuple[Array, Array]:
     """C and What by a pass over the samples, without damping."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
-        precision = strength * np.eye(len(weights)) + curvature
-        best, newest = prior.posterior(precision, pull + curvature @ weights + side)
+        best, newest = side.posterior(prior, curvature, pull + curvature @ weights)
     except ConvergenceError as error:
         raise DivergedError(str(error)) from error
     return newest, best

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...core.accuracy import LINK_RANGE, Attempt, checked, stated
 from ...model.link import Link
 from ...model.links import LinkKernel
-from ...priors import GAUSSIAN, Prior, as_prior
+from ...priors import GAUSSIAN, Prior, as_prior, refuse_informed
 from .. import exact
 from .directions import Vectors
 from .self_consistent import self_consistent_staircase
@@ -101,6 +101,7 @@ def _climbed(link: Link, digits: int | None, given: Given, prior: Prior) -> Link
     def rotate(axes: Vectors) -> LinkKernel:
         return link.along(axes, noise=noise)
 
+    refuse_informed(prior, kernel.indices, "thresholds are")
     if given == "perfect" and not prior.isotropic:
         raise ValueError(
             f"the {prior.describe()} is of the steps at fixed points; with what is learned perfectly known thresholds "
