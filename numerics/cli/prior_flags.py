@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from .parser import Flags
 
 if TYPE_CHECKING:
-    from ..priors import Prior
+    from ..priors import Prior, Rows
 
-__all__ = ["check_prior", "known_file", "law_of", "prior_flags", "prior_of", "shares_of", "side_flags"]
+__all__ = ["check_prior", "known_file", "law_of", "prior_flags", "prior_of", "rows_of", "shares_of", "side_flags"]
 
 # Names of priors; a text in w is a density.
 _NAMES = "gaussian, binary, laplace, sparse"
@@ -26,6 +26,13 @@ def prior_flags(group: Flags) -> None:
         "and variance 1 (default: %(default)s)",
     )
     group.add_argument("--density", type=float, help="share of entries that are not zero, with --prior sparse")
+    group.add_argument(
+        "--row-covariance",
+        type=Path,
+        metavar="FILE",
+        help=".npy of shape (P, P), positive definite with ones on the diagonal: Gaussian rows of this covariance "
+        "instead of independent ones (state evolution of links; gamp and make-data)",
+    )
 
 
 def side_flags(group: Flags, file: bool = False) -> None:
@@ -51,6 +58,8 @@ def check_prior(args: argparse.Namespace) -> None:
     """Refuse flags that do not belong together, or are out of range."""
     if (args.density is None) == (args.prior == "sparse"):
         raise ValueError("--density belongs to --prior sparse, and is needed there")
+    if args.row_covariance is not None and args.prior != "gaussian":
+        raise ValueError(f"--row-covariance is of Gaussian rows, and --prior is {args.prior}")
     strength = getattr(args, "side_strength", None)
     if strength is not None and not (math.isfinite(strength) and strength >= 0):
         raise ValueError(f"--side-strength must be finite and >= 0, got {strength:g}")
@@ -85,7 +94,15 @@ def law_of(args: argparse.Namespace) -> "Prior":
     from ..priors import prior_named  # NumPy; `al.free_energy` would load all of the free entropy
 
     check_prior(args)
-    return prior_named(args.prior, args.density)
+    return prior_named(args.prior, args.density) if args.row_covariance is None else rows_of(args)
+
+
+def rows_of(args: argparse.Namespace) -> "Rows":
+    """Gaussian rows of the covariance of the flags."""
+    from ..core.array_files import read_array
+    from ..priors import Rows
+
+    return Rows(read_array("--row-covariance", args.row_covariance))
 
 
 def prior_of(args: argparse.Namespace) -> "Prior":
@@ -93,4 +110,8 @@ def prior_of(args: argparse.Namespace) -> "Prior":
     from ..priors import Informed
 
     prior, shares, strength = law_of(args), shares_of(args), getattr(args, "side_strength", None) or 0.0
-    return Informed(prior, shares, strength) if any(shares) or strength else prior
+    if not any(shares) and not strength:
+        return prior
+    if args.row_covariance is not None and any(shares):
+        raise ValueError("--known is of independent rows, and not served beside --row-covariance; --side-strength is")
+    return Informed(prior, shares, strength)

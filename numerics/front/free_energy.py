@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from attnlimits.numerics.free_energy.thresholds import transitions as transition
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.priors import (
+    OF_V,
     Binary,
     Density,
     GaussBernoulli,
@@ -39,6 +41,8 @@ from attnlimits.numerics.priors import (
     Informed,
     Laplace,
     Prior,
+    Rows,
+    independent,
     prior_named,
 )
 
@@ -56,6 +60,7 @@ __all__ = [
     "Laplace",
     "OutputEntropy",
     "Prior",
+    "Rows",
     "StationaryPoint",
     "accurate_landscape",
     "answer",
@@ -119,11 +124,14 @@ def answer(
     (['1.00000, recovered', '0.56845, maximum'], True, True)
     """
 
+    model, prior, rows = independent(model, prior)
+
     def make(effort: Effort) -> FreeEntropy:
         return FreeEntropy(_output(model, settings | {"rng": rng}, effort), alpha, prior)
 
     first = Effort(usual_samples(model) if samples is None else samples, fine=USUAL)
-    return answered(make, accuracy, first, starts=starts, rng=rng)
+    found = answered(make, accuracy, first, starts=starts, rng=rng)
+    return found if rows is None else replace(found, status=f"{found.status}; {rows.describe()}: overlaps are of {OF_V}")
 
 
 def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -> OutputEntropy:
@@ -193,6 +201,7 @@ def transitions(
         if accuracy is not None or settings:
             raise ValueError("accuracy and other settings are of a model, and this Psi_out has its own (entropy_of)")
         return transitions_of(model, prior, closest=closest)
+    model, prior, _ = independent(model, prior)
     if accuracy is None:
         return transitions_of(entropy_of(model, **settings), prior, closest=closest)
     samples = settings.pop("samples", None) or usual_samples(model)

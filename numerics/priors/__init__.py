@@ -3,7 +3,8 @@
 What is here may be changed as long as every prior keeps the Protocol of `protocol`; nothing asks which prior it is.
 """
 
-from .beginning import refuse_informed, without_samples
+from .beginning import covariance_of, refuse_informed, without_samples
+from .correlated import OF_V, Rows, independent
 from .density import Density
 from .gaussian import GAUSSIAN, Gaussian
 from .informed import Informed
@@ -16,6 +17,7 @@ from .rotated import along
 __all__ = [
     "GAUSSIAN",
     "NAMES",
+    "OF_V",
     "Binary",
     "Density",
     "GaussBernoulli",
@@ -24,9 +26,12 @@ __all__ = [
     "Laplace",
     "OverlapMap",
     "Prior",
+    "Rows",
     "along",
     "as_prior",
     "as_setting",
+    "covariance_of",
+    "independent",
     "prior_named",
     "refuse_informed",
     "without_samples",

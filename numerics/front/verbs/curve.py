@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from attnlimits.numerics.core.cluster_pool import workers_of
 from attnlimits.numerics.fixed_point.continuation import CurveResult
 from attnlimits.numerics.fixed_point.continuation.accurate import model_curve
 from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.priors import OF_V, Rows, independent
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -69,5 +73,21 @@ def curve(
     >>> f"{found.points['uninformed'][1].overlap[0, 0]:.6f}"
     '0.216227'
     """
+    rows = None
+    if "prior" in settings:
+        model, settings["prior"], rows = independent(model, settings["prior"])
     with workers_of(client, workers) as hands:
-        return model_curve(model, values, workers=hands, accuracy=accuracy, **settings)
+        found = model_curve(model, values, workers=hands, accuracy=accuracy, **settings)
+    return found if rows is None else _of_rows(found, rows)
+
+
+def _of_rows(found: CurveResult, rows: Rows) -> CurveResult:
+    """Points along the rows of covariance T, from those of independent ones."""
+    size = np.abs(rows.root)
+    points = {
+        start: tuple(
+            replace(one, overlap=rows.seen(one.overlap), overlap_error=size @ one.overlap_error @ size.T) for one in line
+        )
+        for start, line in found.points.items()
+    }
+    return replace(found, points=points, status=f"{found.status}; {rows.describe()}: onsets and jumps are of {OF_V}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...core.accuracy import LINK_RANGE, Attempt, checked, stated
 from ...model.link import Link
 from ...model.links import LinkKernel
-from ...priors import GAUSSIAN, Prior, as_prior, refuse_informed
+from ...priors import GAUSSIAN, OF_V, Prior, as_prior, independent, refuse_informed
 from .. import exact
 from .directions import Vectors
 from .self_consistent import self_consistent_staircase
@@ -86,7 +86,14 @@ def link_staircase(
     if accuracy is not None and digits is not None:
         raise ValueError(f"digits are an accuracy: give accuracy = {accuracy!r} or digits = {digits!r}")
     asked = None if accuracy is None else checked(accuracy, *LINK_RANGE, "a link")
-    stairs = _climbed(link, digits, given, as_prior(prior))
+    law = as_prior(prior)
+    model, prior, rows = independent(link, law)
+    if rows is not None:
+        assert isinstance(model, Link)
+        stairs = _climbed(model, digits, given, GAUSSIAN)
+        stairs = replace(stairs, status=f"{stairs.status}; {rows.describe()}: steps are of {OF_V}")
+    else:
+        stairs = _climbed(link, digits, given, law)
     if asked is None:
         return stairs
     return stated(Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all"))
