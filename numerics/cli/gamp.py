@@ -99,6 +99,8 @@ def _check_side(args: argparse.Namespace, own: bool) -> None:
     """Refuse side information that does not belong to the data."""
     if args.side is not None and not own:
         raise ValueError("--side is for data of your own, --x and --y; of instances --side-strength is enough")
+    if args.row_covariance is not None and (args.known is not None or args.side_strength is not None):
+        raise ValueError("--known and --side-strength are of independent rows, and not served beside --row-covariance")
     if own and (args.side is None) != (args.side_strength is None):
         raise ValueError("--side and --side-strength belong together: S = sqrt(LAMBDA) W + Z")
 

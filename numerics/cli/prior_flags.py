@@ -31,7 +31,7 @@ def prior_flags(group: Flags) -> None:
         type=Path,
         metavar="FILE",
         help=".npy of shape (P, P), positive definite with ones on the diagonal: Gaussian rows of this covariance "
-        "instead of independent ones (state evolution of links; gamp and make-data)",
+        "instead of independent ones, with --link",
     )
 
 
@@ -112,6 +112,6 @@ def prior_of(args: argparse.Namespace) -> "Prior":
     prior, shares, strength = law_of(args), shares_of(args), getattr(args, "side_strength", None) or 0.0
     if not any(shares) and not strength:
         return prior
-    if args.row_covariance is not None and any(shares):
-        raise ValueError("--known is of independent rows, and not served beside --row-covariance; --side-strength is")
+    if args.row_covariance is not None:
+        raise ValueError("--known and --side-strength are of independent rows, and not served beside --row-covariance")
     return Informed(prior, shares, strength)

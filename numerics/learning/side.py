@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..core.validation import not_negative, numbers
 from ..posterior.protocol import Model
-from ..priors import Prior, covariance_of
+from ..priors import Prior
 from .blocks import Array, stream
 from .data import check_weights
 from .heads import weight_rows
@@ -60,8 +60,6 @@ class Side:
         precision, pull = precision + self.strength * np.eye(len(precision)), pull + self.field
         if self.known is None:
             return prior.posterior(precision, pull)
-        if not np.allclose(covariance_of(prior, len(precision)), np.eye(len(precision))):
-            raise ValueError(f"known weights are of independent rows (113), and the prior is {prior.describe()}")
         mean, covariance = self.known.copy(), np.zeros_like(precision)
         for columns, there, others in self._patterns():
             left = pull[np.ix_(others, columns)] - precision[np.ix_(others, there)] @ self.known[np.ix_(there, columns)]

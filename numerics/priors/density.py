@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 _VARIABLE = re.compile(r"\bw\b")
 # Names of entries of h, which a density does not know.
 _ENTRY = re.compile(r"\bh(_\d+)*\b")
-# Bisections of the distribution function.
-_BISECTIONS = 60
+# Steps of Newton's method, or halvings, towards values of the distribution function, and a last one.
+_STEPS, _CLOSE = 60, 1e-12
 
 
 class DensityLaw:
@@ -85,7 +85,7 @@ class DensityLaw:
         return DensityRows(self._entry, size)
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Independent entries: a panel by its mass, and the root of the distribution function within it."""
+        """Independent entries: a panel by its mass, and Newton's method on the distribution function within it."""
         edges, log_density = self.panels.edges, self._entry.log_density
         x, weights = legendre(16)
         half = 0.5 * np.diff(edges)
@@ -93,12 +93,23 @@ class DensityLaw:
         which = rng.choice(len(mass), size=shape, p=mass / mass.sum()).ravel()
         target = rng.random(len(which)) * mass[which]
         left, low, high = edges[which], edges[which], edges[which + 1]
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            part = 0.5 * (middle - left)
-            below = part * (np.exp(log_density((left + part)[:, None] + part[:, None] * x)) @ weights) < target
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(0.5 * (low + high)).reshape(shape)
+        at = 0.5 * (low + high)
+        open_ = np.arange(len(which))
+        for _ in range(_STEPS):
+            part = 0.5 * (at - left)[open_]
+            below = part * (np.exp(log_density((left[open_] + part)[:, None] + part[:, None] * x)) @ weights)
+            off = target[open_] - below
+            low[open_], high[open_] = np.where(off > 0, at[open_], low[open_]), np.where(off > 0, high[open_], at[open_])
+            with np.errstate(all="ignore"):
+                step = at[open_] + off / np.exp(log_density(at[open_]))
+            inside = (step > low[open_]) & (step < high[open_])
+            moved = np.where(inside, step, 0.5 * (low[open_] + high[open_]))
+            far = np.abs(moved - at[open_]) > _CLOSE * (1 + np.abs(moved))
+            at[open_] = moved
+            open_ = open_[far]
+            if not len(open_):
+                break
+        return np.asarray(at).reshape(shape)
 
 
 class Density(Separable):

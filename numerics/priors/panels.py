@@ -22,6 +22,8 @@ _HALVINGS, _MOST = 60, 4000
 _WHOLE, _OWN = 1e-16, 1e-12
 # Shares of the mass, and of the second moment, that are nothing; and that the last panels may have at most.
 _NOTHING, _LEFT = 1e-36, 1e-15
+# Share of the largest value at which a density has vanished.
+_VANISHED = 1e-200
 # Largest range of log p on a panel, down to panels of this width in standard deviations.
 _RANGE, _NARROW = 8.0, 1e-3
 
@@ -138,10 +140,10 @@ def _values(density: Density, v: Array, name: str) -> Array:
     bad = ~np.isfinite(found)
     if bad.any():
         # A product such as cosh(v) exp(-v^2) is inf times 0 far out.
-        flat, at = found.ravel(), np.abs(v).ravel()
-        gone = at[(flat == 0) & np.isfinite(flat)]
-        far = bad & (np.abs(v) > (gone.min() if len(gone) else math.inf))
-        found = np.where(far, 0.0, found)
+        least = _VANISHED * float(np.max(found, where=~bad, initial=0.0))
+        for side in (v < 0, v > 0):
+            gone = np.abs(v[side & ~bad & (found <= least)])
+            found = np.where(np.isnan(found) & side & (np.abs(v) > gone.min(initial=math.inf)), 0.0, found)
         if not np.isfinite(found).all():
             where = float(v[~np.isfinite(found)].ravel()[0])
             raise ValueError(f"the density {name} must be finite everywhere, and is not at {where:.4g}")

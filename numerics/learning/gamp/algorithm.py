@@ -16,8 +16,9 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, as_prior, as_setting
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting, without_samples
 from ..blocks import Array, Source
+from ..heads import weight_rows
 from ..passes import Passes
 from ..placement import placed
 from ..side import Side, side_of
@@ -153,6 +154,8 @@ def gamp(
     """
     require("gamp", model)
     prior, chosen = as_prior(prior), choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
+    # Denoisers of links whose outputs are apart take V without what is between them.
+    without_samples(prior, weight_rows(model))
     loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)

@@ -12,7 +12,7 @@ from ...core.random import seeded
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...posterior.protocol import Model
-from ...priors import GAUSSIAN, Prior, covariance_of
+from ...priors import GAUSSIAN, Prior
 from ..blocks import Array, stream
 from ..damping import Damping
 from ..data import check_weights
@@ -129,12 +129,12 @@ class Loop:
         converged, status = self._iterate(advance, settle, course, nothing, callback)
         weights, covariance = course.weights, course.covariance
         own = weights @ weights.T / dimension
-        off = float(np.abs(np.linalg.eigvalsh(covariance + own - covariance_of(self._prior, len(own)))).max())
+        off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(len(own)))).max())
         if converged and off > _OFF + _SIGMAS * math.sqrt((self._prior.fourth_moment - 1) / dimension):
             # No posterior of a model that the data are from.
             converged = False
             status = (
-                f"settled where C + What What^T / D differs from E w w^T by {off:.2g} (Nishimori): check that model and "
+                f"settled where C + What What^T / D differs from I by {off:.2g} (Nishimori): check that model and "
                 "data match, and that X has independent entries of mean 0 and variance 1"
             )
         result = GAMPResult(
