@@ -30,6 +30,8 @@ _FINE, _COARSE = 16, 11
 _REACH, _CUTS = 9.0, (1.5, 3.0, 5.0, 7.0, 9.0)
 # Edges of y closer than this are one.
 _CLOSE = 0.75
+# Share of the law of an entry whose y are left out.
+_SHARE = 1e-22
 # Below this qhat, and for |y| below this, averages keep the digits of what they differ from nothing by.
 _WEAK, _NEAR = 1.0, 8.0
 # Step of y for pairs, and the share of the law of an entry that is left out.
@@ -120,10 +122,15 @@ class DensityRows:
     def _outputs(self, root: float, order: int) -> tuple[Array, Array]:
         """Nodes of y and their weights."""
         panels = self._entry.panels
-        edges, cuts = root * panels.edges, np.array(_CUTS)
-        around = np.concatenate([panels.kinks, panels.edges[[0, -1]], [0.0]])
+        cuts = np.array(_CUTS)
+        low, high = self._entry.quantiles(_SHARE)
+        around = np.concatenate([panels.kinks, [low, high, 0.0]])
+        around = around[(around >= low) & (around <= high)]
         near = (root * around[:, None] + np.concatenate([-cuts, [0.0], cuts])).ravel()
-        every = np.unique(np.concatenate([edges, near]))
+        inside = panels.edges[(panels.edges >= low) & (panels.edges <= high)]
+        every = np.unique(np.concatenate([root * inside, near]))
+        if self._entry.even:
+            every = np.append(0.0, every[every > 0])
         kept = [float(every[0])]
         for edge in every[1:]:
             if edge - kept[-1] >= _CLOSE:
@@ -132,7 +139,7 @@ class DensityRows:
         x, weights = legendre(order)
         half = 0.5 * np.diff(ends)
         y = ((ends[:-1] + half)[:, None] + half[:, None] * x).ravel()
-        return y, (half[:, None] * weights).ravel()
+        return y, (half[:, None] * weights).ravel() * (2.0 if self._entry.even else 1.0)
 
     def _two(self, qhat: Array, wider: float) -> Summary:
         law, pairs = self._pairs_over_y(qhat, wider)

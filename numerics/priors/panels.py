@@ -22,6 +22,8 @@ _HALVINGS, _MOST = 60, 4000
 _WHOLE, _OWN = 1e-16, 1e-12
 # Shares of the mass, and of the second moment, that are nothing; and that the last panels may have at most.
 _NOTHING, _LEFT = 1e-36, 1e-15
+# Distance of edges, in standard deviations, at which they are one; means below this are rounding.
+_NEAR, _ROUNDING = 1e-6, 1e-14
 # Share of the largest value at which a density has vanished.
 _VANISHED = 1e-200
 # Largest range of log p on a panel, down to panels of this width in standard deviations.
@@ -84,7 +86,10 @@ def resolved(density: Density, kinks: list[float], name: str) -> Panels:
     # Once more, from as few panels as the scale of the density allows.
     left, right = left[found.held], right[found.held]
     wide = np.exp2(np.arange(_HIGHEST + 1)) * found.deviation
-    inside = np.concatenate([found.mean - wide, [found.mean], found.mean + wide, known])
+    inside = np.concatenate([found.mean - wide, [found.mean], found.mean + wide])
+    for kink in known:
+        inside = inside[np.abs(inside - kink) > _NEAR * found.deviation]
+    inside = np.concatenate([inside, known])
     inside = inside[(inside > left[0]) & (inside < right[-1])]
     left, right = _halved(density, np.unique(np.concatenate([inside, [left[0], right[-1]]])), name)
     found = _Moments.of(density, left, right)
@@ -117,7 +122,8 @@ class _Moments:
         """By sums over panels."""
         masses = _moments(density, left, right, 0.0)
         total = float(masses[0].sum())
-        mean = float(masses[1].sum()) / total
+        mean, size = float(masses[1].sum()) / total, float(np.abs(masses[1]).sum()) / total
+        mean = mean if abs(mean) > _ROUNDING * size else 0.0
         central = _moments(density, left, right, mean)
         with np.errstate(all="ignore"):
             variance, fourth = float(central[2].sum()) / total, float(central[4].sum()) / total

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..core.errors import ConvergenceError
 from .panels import Panels, legendre
-from .rows import beyond_linear
 
 __all__ = ["Entry", "Moments"]
 
@@ -25,8 +24,12 @@ Array = NDArray[np.float64]
 _FALLEN, _NOTHING = (4.5, 18.0, 40.5), 48.0
 # Nodes that are made at a time.
 _AT_ONCE = 1 << 20
-# Exponents below which exp(u) - 1 - b w is a series.
-_SMALL = 0.5
+# Exponents below which exp(u) - 1 - u is a series, and its terms: 0.1^9/10! is below rounding.
+_SMALL, _TERMS = 0.1, 10
+# Share of the law of an entry that averages over weak channels leave out.
+_LEFT_OUT = 1e-24
+# What an even density may differ by from its mirror image, for it is centred by sums.
+_MIRRORED = 1e-13
 # Share of a posterior in the last panel of an unbounded density that a precision below zero may leave.
 _EDGE = 1e-9
 
@@ -68,12 +71,19 @@ class Entry:
     log_density : callable
         Of an array of w; -inf where there is nothing.
     panels : Panels
+
+    Attributes
+    ----------
+    even : bool
+        Whether p(-w) = p(w).
     """
 
     log_density: Callable[[Array], Array]
     panels: Panels
     _upper: Array = field(init=False, repr=False)
     _middle: Array = field(init=False, repr=False)
+    _core: tuple[int, int] = field(init=False, repr=False)
+    even: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Bounds of log p on each panel."""
@@ -85,9 +95,19 @@ class Entry:
         values = self.log_density(at)
         object.__setattr__(self, "_upper", values.max(axis=1) + 0.5)
         object.__setattr__(self, "_middle", self.log_density(0.5 * (edges[1:] + edges[:-1])))
+        object.__setattr__(self, "_core", self._places(_LEFT_OUT))
+        mirrored = len(edges) % 2 == 1 and np.allclose(edges, -edges[::-1], rtol=0, atol=_MIRRORED)
+        held = self._upper > self._upper.max() - _NOTHING
+        even = mirrored and np.allclose(values[held], values[::-1, ::-1][held], rtol=0, atol=1e3 * _MIRRORED)
+        object.__setattr__(self, "even", bool(even))
 
     def quantiles(self, share: float) -> tuple[float, float]:
         """Edges beyond which less than a share of the law is, on both sides."""
+        first, last = self._places(share)
+        return float(self.panels.edges[first]), float(self.panels.edges[last])
+
+    def _places(self, share: float) -> tuple[int, int]:
+        """Numbers of these edges."""
         edges = self.panels.edges
         x, weights = legendre(16)
         at = 0.5 * (edges[1:] + edges[:-1])[:, None] + 0.5 * np.diff(edges)[:, None] * x
@@ -95,7 +115,7 @@ class Entry:
         below, above = np.cumsum(mass), np.cumsum(mass[::-1])
         first = int(np.searchsorted(below, share))
         last = len(mass) - int(np.searchsorted(above, share))
-        return float(edges[first]), float(edges[last])
+        return first, last
 
     def moments(self, precision: float, fields: Array, order: int = 16) -> Moments:
         """Moments under exp(b w - A w^2/2).
@@ -126,11 +146,13 @@ class Entry:
             mass = nodes.weight * np.exp(nodes.log_density)
             linear = part[:, None] * w
             u = linear - 0.5 * precision * w * w
-            near = np.abs(u) < _SMALL
-            less = np.where(near, beyond_linear(np.where(near, u, 0.0)) - 0.5 * precision * w * w, np.expm1(u) - linear)
+            grown = np.expm1(u)
+            small = np.abs(u) < _SMALL
+            less = grown - linear
+            less[small] = _beyond_linear(u[small]) + (u - linear)[small]
             less_one = (mass * less).sum(axis=1)
-            mean = (mass * w * np.expm1(u)).sum(axis=1) / (1 + less_one)
-            variance = (mass * np.exp(u) * (w - mean[:, None]) ** 2).sum(axis=1) / (1 + less_one)
+            mean = (mass * w * grown).sum(axis=1) / (1 + less_one)
+            variance = (mass * (1 + grown) * (w - mean[:, None]) ** 2).sum(axis=1) / (1 + less_one)
             log_mass = np.log1p(less_one)
             completed = log_mass - 0.5 * part**2 / precision
             parts.append(Moments(log_mass, completed, mean, variance))
@@ -174,7 +196,7 @@ class Entry:
             pull = np.where(inside, 0.0, fields - precision * centre)
         else:
             centre, pull = np.zeros_like(fields), fields
-        first, last = (np.zeros(len(fields), int), np.full(len(fields), len(edges) - 1))
+        first, last = (np.full(len(fields), end) for end in self._core)
         if not whole:
             first, last = self._window(precision, centre, pull)
         count = int((last - first).max())
@@ -213,3 +235,11 @@ class Entry:
         first = kept.argmax(axis=1)
         last = len(edges) - 1 - kept[:, ::-1].argmax(axis=1)
         return first, last
+
+
+def _beyond_linear(u: Array) -> Array:
+    """exp(u) - 1 - u of small numbers."""
+    series = np.ones_like(u)
+    for k in range(_TERMS, 2, -1):
+        series = 1 + u / k * series
+    return 0.5 * u * u * series
