@@ -177,7 +177,7 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
         bar.to(step.iteration, args.max_iter)
 
     side = {
-        "known": None if args.known is None else read_array("--known", known_file(args)),
+        "known": None if (path := known_file(args)) is None else read_array("--known", path),
         "side_information": None if args.side is None else read_array("--side", args.side),
         "side_strength": args.side_strength,
     }

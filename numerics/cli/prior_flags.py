@@ -1,4 +1,4 @@
-"""Flags of the law of the weights, the same for every verb that has one, and of what is known of them beside samples."""
+"""Flags of the law of the weights, the same for every verb that has one, and of what is known of them."""
 
 import argparse
 import math
@@ -22,7 +22,7 @@ def prior_flags(group: Flags) -> None:
         "--prior",
         metavar="NAME|DENSITY",
         default="gaussian",
-        help=f"of the weights' entries: {_NAMES}, or a density in w such as \"exp(-w**4)\", which is scaled to mean 0 "
+        help=f'of the weights\' entries: {_NAMES}, or a density in w such as "exp(-w**4)", which is scaled to mean 0 '
         "and variance 1 (default: %(default)s)",
     )
     group.add_argument("--density", type=float, help="share of entries that are not zero, with --prior sparse")
@@ -83,7 +83,9 @@ def shares_of(args: argparse.Namespace) -> list[float]:
         shares = [float(part) for part in text.split(",")]
     except ValueError:
         files = "; a file of weights goes with --x" if hasattr(args, "side") else ""
-        raise ValueError(f"--known must be a share in [0, 1), or one for each row, such as 0.2,0.4; got {text!r}{files}") from None
+        raise ValueError(
+            f"--known must be a share in [0, 1), or one for each row, such as 0.2,0.4; got {text!r}{files}"
+        ) from None
     if not all(0 <= share < 1 for share in shares):
         raise ValueError(f"--known must be shares in [0, 1), got {text}")
     return shares

@@ -84,7 +84,8 @@ def evolve(
         Samples per dimension N/D, >= 0.
     start : {"uninformed", "informed"} or array_like of shape (P, P)
         "uninformed": q = delta I with delta -> 0 after the iteration: layers join as their overlap turns unstable
-        (17)-(18); where part of the weights is known (`priors.Informed`), from what is known. "informed": q just below I. A matrix: iterate from it, all entries free.
+        (17)-(18); where part of the weights is known (`priors.Informed`), from what is known. "informed": q just below
+        I. A matrix: iterate from it, all entries free.
     samples, replicas : int, optional
         Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
         Default 4096 points; 256 beyond two layers or two tokens (at depth >= 2), where each point's posterior is

@@ -123,7 +123,6 @@ def answer(
     >>> [f"{point.overlap[0, 0]:.5f}, {point.kind}" for point in found.points[:2]], found.reached, found.error < 1e-6
     (['1.00000, recovered', '0.56845, maximum'], True, True)
     """
-
     model, prior, rows = independent(model, prior)
 
     def make(effort: Effort) -> FreeEntropy:
@@ -131,7 +130,9 @@ def answer(
 
     first = Effort(usual_samples(model) if samples is None else samples, fine=USUAL)
     found = answered(make, accuracy, first, starts=starts, rng=rng)
-    return found if rows is None else replace(found, status=f"{found.status}; {rows.describe()}: overlaps are of {OF_V}")
+    return (
+        found if rows is None else replace(found, status=f"{found.status}; {rows.describe()}: overlaps are of {OF_V}")
+    )
 
 
 def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -> OutputEntropy:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.validation import not_negative, numbers
 from ..posterior.protocol import Model
@@ -16,6 +16,8 @@ from .data import check_weights
 from .heads import weight_rows
 
 __all__ = ["Side", "side_information", "side_of"]
+
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Side:
             covariance[block] += len(columns) / pull.shape[1] * spread
         return mean, covariance
 
-    def _patterns(self) -> Iterator[tuple[Array, Array, Array]]:
+    def _patterns(self) -> Iterator[tuple[Places, Places, Places]]:
         """Columns in which the same entries are known, these, and the others, of which there are some."""
         assert self.known is not None
         unknown = np.isnan(self.known)
@@ -137,7 +139,9 @@ def side_information(
     """
     w, shares = numbers("weights", weights), np.atleast_1d(numbers("known", known))
     if not ((shares >= 0) & (shares < 1)).all() or shares.shape not in ((1,), w.shape[:1]):
-        raise ValueError(f"known must be a share in [0, 1) of each row's weights, one number or one for each, got {known!r}")
+        raise ValueError(
+            f"known must be a share in [0, 1) of each row's weights, one number or one for each, got {known!r}"
+        )
     generator, found = stream(rng, 4), dict[str, Any]()
     if shares.any():
         found["known"] = np.where(generator.random(w.shape) < np.reshape(shares, (-1, 1)), w, np.nan)
@@ -153,8 +157,8 @@ def _check_known(known: ArrayLike, model: Model, dimension: int) -> Array:
     p = weight_rows(model)
     if array.shape != (p, dimension):
         raise ValueError(
-            f"known must have shape (P, D) = ({p}, {dimension}), NaN where a weight is not known (troiani2025 (1)), got "
-            f"{array.shape}"
+            f"known must have shape (P, D) = ({p}, {dimension}), NaN where a weight is not known (troiani2025 (1)), "
+            f"got {array.shape}"
         )
     if np.isinf(array).any():
         raise ValueError("known must be finite, or NaN where a weight is not known, got infinity")

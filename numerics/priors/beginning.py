@@ -28,8 +28,8 @@ def without_samples(prior: Prior, size: int) -> Array:
     """
     if np.abs(covariance_of(prior, size) - np.eye(size)).max() > _ROUNDING:
         raise ValueError(
-            f"{prior.describe()} are served with a link, as the link of independent rows (`Rows.whitened`); averages over "
-            "the outputs of a network, and its posteriors, are of independent rows (9)"
+            f"{prior.describe()} are served with a link, as the link of independent rows (`Rows.whitened`); averages "
+            "over the outputs of a network, and its posteriors, are of independent rows (9)"
         )
     return np.asarray(prior.overlap(np.zeros((size, size))))
 

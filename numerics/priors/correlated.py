@@ -126,7 +126,7 @@ class Rows:
         """C b with C = (T^{-1} + A)^{-1}, and C."""
         self._check(len(precision))
         inner = positive(np.eye(len(precision)) + self.root.T @ precision @ self.root)
-        covariance = self.seen(np.linalg.inv(inner))
+        covariance = self.seen(np.asarray(np.linalg.inv(inner), dtype=np.float64))
         return covariance @ field, covariance
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -146,7 +146,9 @@ class Rows:
     def uncertainty(self, q: Array) -> Array:
         """Of rounding."""
         size = np.abs(np.linalg.inv(self.root))
-        return np.asarray(size.T @ (GAUSSIAN.uncertainty(self.white(q)) + len(q) * _EPS * np.abs(self.inverse(q))) @ size)
+        return np.asarray(
+            size.T @ (GAUSSIAN.uncertainty(self.white(q)) + len(q) * _EPS * np.abs(self.inverse(q))) @ size
+        )
 
     def response(self, q: Array) -> Array:
         """Derivatives of the diagonal of qhat by that of q: squares of (T - q)^{-1}."""

@@ -99,7 +99,10 @@ class DensityLaw:
             part = 0.5 * (at - left)[open_]
             below = part * (np.exp(log_density((left[open_] + part)[:, None] + part[:, None] * x)) @ weights)
             off = target[open_] - below
-            low[open_], high[open_] = np.where(off > 0, at[open_], low[open_]), np.where(off > 0, high[open_], at[open_])
+            low[open_], high[open_] = (
+                np.where(off > 0, at[open_], low[open_]),
+                np.where(off > 0, high[open_], at[open_]),
+            )
             with np.errstate(all="ignore"):
                 step = at[open_] + off / np.exp(log_density(at[open_]))
             inside = (step > low[open_]) & (step < high[open_])

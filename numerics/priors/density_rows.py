@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ..core.errors import ConvergenceError
 from .pairs import SPLINE_ERROR, Pairs, couplings, paired
 from .panels import legendre
-from .precision import positive
 from .rows import Rounding, Summary, beyond_linear
 from .tilted import Entry, Moments
 
@@ -87,7 +86,6 @@ class DensityRows:
         if self._size == 1:
             found = self._entry.moments(float(precision[0, 0]), field[0])
             return found.mean[None], np.array([[found.variance.mean()]])
-        positive(precision + _EPS * np.trace(precision) * np.eye(2))
         pairs = paired(self._entry, self._reach(), precision, field.T)
         return pairs.mean.T, np.asarray(pairs.covariance.mean(axis=0))
 

@@ -59,9 +59,7 @@ class Informed:
 
     isotropic = False
 
-    def __init__(
-        self, prior: Prior = GAUSSIAN, known: float | Sequence[float] = 0.0, strength: float = 0.0
-    ) -> None:
+    def __init__(self, prior: Prior = GAUSSIAN, known: float | Sequence[float] = 0.0, strength: float = 0.0) -> None:
         shares = np.atleast_1d(numbers("known", known))
         if shares.ndim != 1 or not ((shares >= 0) & (shares < 1)).all():
             raise ValueError(
@@ -130,7 +128,9 @@ class Informed:
     def inverse(self, q: Array) -> Array:
         """Return qhat with F(qhat) = q; next to nothing where the side information alone has a larger overlap."""
         if _diagonal(q):
-            return np.diag([self._inverse(x, share) for x, share in zip(q.diagonal(), self._shares(len(q)), strict=True)])
+            return np.diag(
+                [self._inverse(x, share) for x, share in zip(q.diagonal(), self._shares(len(q)), strict=True)]
+            )
         if not self.known.any():
             return np.asarray(self.prior.inverse(q) - self.strength * np.eye(len(q)))
         return coupled_inverse(self, q)
@@ -138,7 +138,9 @@ class Informed:
     def uncertainty(self, q: Array) -> Array:
         """What the inverse is off by."""
         if not _diagonal(q):
-            off = np.linalg.norm(self.overlap(self.inverse(q)) - q) + np.linalg.norm(self.overlap_error(self.inverse(q)))
+            off = np.linalg.norm(self.overlap(self.inverse(q)) - q) + np.linalg.norm(
+                self.overlap_error(self.inverse(q))
+            )
             return np.full_like(q, off * float(np.linalg.norm(np.linalg.inv(self.mmse(self.inverse(q))), 2)) ** 2)
         rest = [_one(self._rest(x, share)) for x, share in zip(q.diagonal(), self._shares(len(q)), strict=True)]
         found = np.array([self.prior.uncertainty(one)[0, 0] + 2 * _EPS * (1 + self.strength) for one in rest])
@@ -201,13 +203,15 @@ class Informed:
         return max(float(self.prior.inverse(_one(rest))[0, 0]) - self.strength, _NONE) if rest > self._start else _NONE
 
     def _patterns(self, matrix: Array) -> Iterator[tuple[float, list[int]]]:
-        """Shares of coordinates, and the entries that are not known in them, group by group of those that are coupled."""
+        """Shares of coordinates, and the entries that are not known in them, for each group of coupled ones."""
         shares = self._shares(len(matrix))
         for group in coupled_groups(matrix):
             if len(group) > _MOST:
                 raise ValueError(f"known weights are served for up to {_MOST} coupled rows (10), got {len(group)}")
             for pattern in product((False, True), repeat=len(group)):
-                share = float(np.prod([shares[k] if one else 1 - shares[k] for k, one in zip(group, pattern, strict=True)]))
+                share = float(
+                    np.prod([shares[k] if one else 1 - shares[k] for k, one in zip(group, pattern, strict=True)])
+                )
                 at = [k for k, one in zip(group, pattern, strict=True) if not one]
                 if share and at:
                     yield share, at

@@ -69,7 +69,9 @@ def as_prior(prior: Prior | str | None) -> Prior:
             raise ValueError('the sparse prior has a density: give GaussBernoulli(density) in place of "sparse"')
         return prior_named(prior)
     if isinstance(prior, type) or not hasattr(prior, "isotropic"):
-        raise ValueError(f"prior must be a prior of al.free_energy, {', '.join(NAMES[:-1])} or a density in w, got {prior!r}")
+        raise ValueError(
+            f"prior must be a prior of al.free_energy, {', '.join(NAMES[:-1])} or a density in w, got {prior!r}"
+        )
     return prior
 
 

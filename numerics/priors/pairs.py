@@ -95,6 +95,8 @@ def paired(entry: Entry, reach: float, precision: Array, fields: Array) -> Pairs
 @lru_cache(maxsize=8)
 def _table(entry: Entry, precision: float, low: float, high: float) -> _Table:
     """Table of the fields of a range."""
+    if not precision > -1:
+        raise ConvergenceError(f"the posterior precision I + A has the eigenvalue {1 + precision:.3g}")
     count = max(2 * _DEGREE, math.ceil((high - low) / (_FIELD_STEP * math.sqrt(1 + precision))))
     if count > _MOST_FIELDS:
         raise ConvergenceError(
@@ -102,7 +104,7 @@ def _table(entry: Entry, precision: float, low: float, high: float) -> _Table:
             "too far for the moments of a density; take a diagonal precision, or the Gaussian prior"
         )
     step = max((high - low) / (count - 2), 1e-9 * max(abs(low), 1e-9))
-    fields = low - step + step * np.arange(count + 1)
+    fields = np.asarray(low - step + step * np.arange(count + 1), dtype=np.float64)
     found = entry.moments(precision, fields)
     spline = make_interp_spline(fields, np.stack([found.log_mass, found.mean, found.variance], axis=1), k=_DEGREE)
     powers = [spline.derivative(k)(fields[:-1]) * step**k / math.factorial(k) for k in range(1, _DEGREE + 1)]

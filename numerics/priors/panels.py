@@ -155,7 +155,9 @@ def _values(density: Density, v: Array, name: str) -> Array:
             raise ValueError(f"the density {name} must be finite everywhere, and is not at {where:.4g}")
     if (found < 0).any():
         where = float(v[found < 0].ravel()[0])
-        raise ValueError(f"the density {name} must be >= 0 everywhere, got {float(found[found < 0][0]):.3g} at {where:.4g}")
+        raise ValueError(
+            f"the density {name} must be >= 0 everywhere, got {float(found[found < 0][0]):.3g} at {where:.4g}"
+        )
     return found
 
 
@@ -178,8 +180,10 @@ def _halved(density: Density, edges: Array, name: str) -> tuple[Array, Array]:
         off, own = np.abs(sums[0] - sums[1] - sums[2]), np.abs(sums[1] + sums[2])
         fine = (off <= _WHOLE * total) & ((off <= _OWN * own) | (own <= _NOTHING * total))
         # Of what there is, so that posteriors that lie to one side of a panel are resolved.
-        fine &= (_range(whole[0]) <= _RANGE) | (right - left <= _NARROW * np.maximum(1.0, np.abs(middle))) | (
-            own <= _NOTHING * total
+        fine &= (
+            (_range(whole[0]) <= _RANGE)
+            | (right - left <= _NARROW * np.maximum(1.0, np.abs(middle)))
+            | (own <= _NOTHING * total)
         )
         tiny = right - left <= 1e-14 * np.maximum(np.abs(middle), 1e-300)
         done.append((left[fine | tiny], right[fine | tiny]))

@@ -5,7 +5,6 @@ them, and at the distances from it at which it has fallen by factors exp(-4.5), 
 the centre are what is computed with, so that they keep their digits where the Gaussian is narrow.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -176,13 +175,12 @@ class Entry:
         log = top + np.log(total)
         c = nodes.centre
         short = c - fields / precision if precision > 0 else np.zeros_like(c)
-        return Moments(
-            log + c * (fields - 0.5 * precision * c), log - 0.5 * precision * short**2, c + moved, variance
-        )
+        return Moments(log + c * (fields - 0.5 * precision * c), log - 0.5 * precision * short**2, c + moved, variance)
 
     def _check_ends(self, precision: float, weight: Array, total: Array, order: int) -> None:
         ends = np.maximum(weight[:, :order].sum(axis=1), weight[:, -order:].sum(axis=1))
-        if not len(self.panels.kinks) and (ends > _EDGE * total).any():
+        bounded = np.isin(self.panels.edges[[0, -1]], self.panels.kinks).all()
+        if not bounded and (ends > _EDGE * total).any():
             raise ConvergenceError(f"the posterior precision A has the eigenvalue {precision:.3g}")
 
     def _nodes(self, precision: float, fields: Array, order: int, whole: bool = False) -> _Nodes:

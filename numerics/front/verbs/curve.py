@@ -86,7 +86,8 @@ def _of_rows(found: CurveResult, rows: Rows) -> CurveResult:
     size = np.abs(rows.root)
     points = {
         start: tuple(
-            replace(one, overlap=rows.seen(one.overlap), overlap_error=size @ one.overlap_error @ size.T) for one in line
+            replace(one, overlap=rows.seen(one.overlap), overlap_error=size @ one.overlap_error @ size.T)
+            for one in line
         )
         for start, line in found.points.items()
     }

@@ -41,8 +41,8 @@ def gamp(
     settings : optional
         `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
         `prior`, `side_information` with `side_strength`, `known` (weights, NaN where one is not known), `variance`,
-        `solver`, `denoiser_tol`, `nodes` of sampled posteriors, `callback`, `rng`, `workers`, `throw`; `client`, a Dask client or the address of a scheduler: the rows stay on
-        its workers.
+        `solver`, `denoiser_tol`, `nodes` of sampled posteriors, `callback`, `rng`, `workers`, `throw`; `client`, a Dask
+        client or the address of a scheduler: the rows stay on its workers.
 
     Returns
     -------

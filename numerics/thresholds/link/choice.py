@@ -87,7 +87,7 @@ def link_staircase(
         raise ValueError(f"digits are an accuracy: give accuracy = {accuracy!r} or digits = {digits!r}")
     asked = None if accuracy is None else checked(accuracy, *LINK_RANGE, "a link")
     law = as_prior(prior)
-    model, prior, rows = independent(link, law)
+    model, _, rows = independent(link, law)
     if rows is not None:
         assert isinstance(model, Link)
         stairs = _climbed(model, digits, given, GAUSSIAN)

@@ -68,13 +68,13 @@ def draw(record: Record, width: float) -> Picture:
     figure, (left, right) = panels(["overlaps", "posterior variances"], width, most=2, aspect=0.85)
     alphas, qhats = np.array(record["alphas"]), np.array(record["qhats"])
     for k, (name, law) in enumerate(record["laws"].items()):
-        style = {"color": CYCLE[k % len(CYCLE)], "ls": "-" if k < len(CYCLE) else "--"}
+        colour, style = CYCLE[k % len(CYCLE)], "-" if k < len(CYCLE) else "--"
         overlaps = np.array(law["overlap"])
         # A jump is none of the curve.
         jump = np.flatnonzero(np.diff(overlaps) > 0.08)
         shown = np.insert(overlaps, jump + 1, np.nan)
-        left.plot(np.insert(alphas, jump + 1, np.nan), shown, label=name, **style)
-        right.plot(qhats, np.array(law["variance"]) * (1 + qhats), **style)
+        left.plot(np.insert(alphas, jump + 1, np.nan), shown, style, label=name, color=colour)
+        right.plot(qhats, np.array(law["variance"]) * (1 + qhats), style, color=colour)
     left.set_xlabel(r"samples per dimension $\alpha = N/D$")
     left.set_ylabel("overlap $q$")
     right.set_xscale("log")
@@ -88,7 +88,9 @@ def headline(record: Record) -> Headline:
     """Laplace weights at alpha = 1."""
     found = record["headline"]
     value = f"{found['value']:.10f}"
-    return Headline(value, found["error"], [record["model"], f"Laplace weights at alpha = {found['alpha']:g}: q = {value}"])
+    return Headline(
+        value, found["error"], [record["model"], f"Laplace weights at alpha = {found['alpha']:g}: q = {value}"]
+    )
 
 
 FIGURE = PaperFigure("troiani2025-priors", DATA, draw, headline, compute, width=PAGE)

@@ -159,7 +159,9 @@ def test_posteriors_of_densities_are_the_integrals(prior, qhat, field):
         return density(scale * w) * math.exp(-0.5 * qhat * (w - centre) ** 2 + (field - qhat * centre) * (w - centre))
 
     width = 12 / math.sqrt(qhat)
-    ends = sorted({max(centre - width, -40), *(k for k in kinks if abs(k - centre) < width), centre, min(centre + width, 40)})
+    ends = sorted(
+        {max(centre - width, -40), *(k for k in kinks if abs(k - centre) < width), centre, min(centre + width, 40)}
+    )
     moments = [
         sum(
             quad(lambda w, k=k: (w - centre) ** k * weight(w), a, b, epsabs=0, epsrel=1e-12, limit=400)[0]
@@ -233,7 +235,7 @@ def test_known_weights_of_coupled_rows():
     ],
 )
 def test_what_is_no_density_is_refused(text, message):
-    with pytest.raises(ValueError, match="prior|densit") as refused:
+    with pytest.raises(ValueError, match=r"prior|densit") as refused:
         prior_named(text)
     assert message in str(refused.value) and "\n" not in str(refused.value)
 
