@@ -26,6 +26,7 @@ def overlaps(model, alpha, prior, side=None, **settings):
     return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(COUNT)
 
 
+@pytest.mark.slow_for("network-prior of density", "network-binary prior")
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.describe())
 @pytest.mark.parametrize(("model", "alpha"), [(SIGN, 1.0), (LAYER, 0.3)], ids=["link", "network"])
 def test_of_every_prior(model, alpha, prior):
@@ -55,6 +56,7 @@ def test_with_known_weights(model, alpha, prior, side):
     assert all(point.overlap[0, 0] >= 0.3 - 0.1 * bool(side.get("strength")) for point in points)
 
 
+@pytest.mark.slow
 def test_two_layers_of_laplace_weights():
     """Finite D couples the layers: the posterior of pairs, with an off-diagonal precision."""
     model = al.Network(layers=2, tokens=2)
