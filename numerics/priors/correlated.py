@@ -190,6 +190,7 @@ def independent(model: Model, prior: Prior | str | None) -> tuple[Model, Prior |
     Examples
     --------
     >>> import attnlimits as al
+    >>> from attnlimits.numerics.priors import Rows, independent
     >>> link, prior, rows = independent(al.Link("h[1]*h[2]"), Rows([[1.0, 0.6], [0.6, 1.0]]))
     >>> prior.describe(), rows is not None
     ('Gaussian prior', True)

@@ -23,7 +23,7 @@ class Laplace(Separable):
     Examples
     --------
     >>> print(f"{Laplace().overlap(np.eye(1))[0, 0]:.6f}, E w^4 = {Laplace().fourth_moment:.6g}")
-    0.536186, E w^4 = 6
+    0.520840, E w^4 = 6
     """
 
     dimension = 1.0
