@@ -55,11 +55,14 @@ def test_make_data(attnlimits, tmp_path):
         'threshold --link "sign(h[1])*abs(h[2])" --staircase',
         'gamp --link "sign(h[1])" --alpha 1 --dimension 100 --seeds 2',
         'make-data --link "sign(h[1])" --alpha 1 --dimension 50 --out {}/made',
+        "descend --layers 1 --alpha 4 --dimension 30 --seeds 2 --epochs 400",
     ],
 )
 def test_every_verb_takes_densities(attnlimits, verb, prior, tmp_path):
     said = attnlimits(f"{verb.format(tmp_path)} --prior {prior} --json")
-    assert said.status == 0 and said.err == ""
+    # A descent may end before it has converged.
+    assert said.status in (0, 1) if verb.startswith("descend") else said.status == 0
+    assert said.err == ""
     assert ("Laplace prior" if prior == "laplace" else "prior of density exp(-w**4)") in said.out
 
 
