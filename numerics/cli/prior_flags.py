@@ -69,7 +69,7 @@ def check_prior(args: argparse.Namespace) -> None:
 
 def known_file(args: argparse.Namespace) -> Path | None:
     """File of the weights that are known, with data of one's own."""
-    if getattr(args, "x", None) is None or args.known is None:
+    if getattr(args, "x", None) is None or getattr(args, "known", None) is None:
         return None
     return Path(args.known)
 

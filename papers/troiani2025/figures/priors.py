@@ -1,10 +1,10 @@
 """Overlaps of y = sign(h) for weights of seven laws, and what a channel leaves open of one weight of each.
 
-Left: overlaps of the fixed point from no knowledge against alpha. All leave zero alike, for F(qhat) = qhat + O(qhat^2)
+Overlaps of the fixed point from no knowledge against alpha (a). All leave zero alike, for F(qhat) = qhat + O(qhat^2)
 whatever the law; later what is peaked or discrete is learned from fewer samples. Binary weights jump to recovery at
-alpha = 1.4926. Right: the mean posterior variance of a weight seen through noise of variance 1/qhat, over that of a
-Gaussian one, 1/(1 + qhat), which is the largest of all: towards large qhat a density has the Gaussian's, a sparse law
-its share of entries that are not zero, and a binary one nothing.
+alpha = 1.4926. The mean posterior variance of a weight seen through noise of variance 1/qhat, over that of a Gaussian
+one, 1/(1 + qhat), which is the largest of all (b): towards large qhat a density has the Gaussian's, a sparse law its
+share of entries that are not zero, and a binary one nothing.
 
 `attnlimits figure troiani2025-priors` draws priors.json beside this file, which
 `python -m attnlimits.papers.troiani2025.figures.priors` computes again, in a minute.
