@@ -28,6 +28,7 @@ from .data import (
     take_whole_samples,
 )
 from .flags import model_of
+from .prior_flags import check_prior, law_of, prior_flags
 from .spectrum_flags import spectrum_flag, spectrum_given
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
@@ -56,6 +57,7 @@ def add(verbs: Verbs) -> None:
     group.add_argument("--batch", type=int, metavar="B", help="samples per batch, for sgd and adam (default: D/5)")
     group.add_argument("--reuse", type=int, default=1, help="steps on each batch (default: %(default)s)")
     group.add_argument("--epochs", type=int, default=200, help="most passes over the data (default: %(default)s)")
+    prior_flags(group)
     iteration_flags(group, (*STARTS, "teacher"), "the gradient over the weights")
     spectrum_flag(group)
 
@@ -70,6 +72,9 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check(args: argparse.Namespace, own: bool) -> None:
     check_iteration(args, "epochs")
+    check_prior(args)
+    if own and (args.prior != "gaussian" or args.row_covariance is not None):
+        raise ValueError("--prior is of the teachers of instances, and descent takes data of your own without one")
     if args.rate is not None and not (math.isfinite(args.rate) and args.rate > 0):
         raise ValueError(f"--rate must be finite and > 0, got {args.rate:g}")
     if not (math.isfinite(args.weight_decay) and args.weight_decay >= 0):
@@ -94,13 +99,14 @@ def _settings(args: argparse.Namespace) -> Record:
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     model = of_data(asked)
     take_whole_samples(args, model)
+    prior = law_of(args)
 
     def one(seed: int, weights: Array, x: Array, y: Array) -> "al.learning.DescentResult":
         start = weights if args.start == "teacher" else start_of(args, x, y, model, seed)
         return al.descend(asked, x, y, start=start, teacher=weights, rng=seed, **_settings(args))
 
     inputs = spectrum_given(args)
-    found = instances_of(args, model, one, **({} if inputs is None else {"prior": inputs}))
+    found = instances_of(args, model, one, prior=prior if inputs is None else inputs)
     average = al.learning.mean_of(found, [r.n_epochs for r in found])
     cosines = np.array([r.cosine for r in found])
     cosine, error = cosines.mean(axis=0), al.learning.standard_error(cosines)
@@ -120,6 +126,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "model": model.describe(),
         "alpha": args.alpha,
         **asked_sizes(args),
+        "prior": prior.describe(),
         "dimension": args.dimension,
         "seeds": len(found),
         "seed": args.seed,

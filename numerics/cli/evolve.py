@@ -23,7 +23,7 @@ from .flags import (
 )
 from .link import evolve as link_evolve
 from .plot import check_plot, plot_flag, plotted
-from .prior_flags import check_prior, prior_flags, prior_of
+from .prior_flags import check_prior, prior_flags, prior_of, side_flags
 from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
@@ -44,6 +44,7 @@ def add(verbs: Verbs) -> None:
     parser.check = check_model("evolve")
     parser.add_argument("--start", choices=["uninformed", "informed"], default="uninformed")
     prior_flags(parser)
+    side_flags(parser)
     parser.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     parser.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")
     parser.add_argument(

@@ -22,7 +22,18 @@ _NUMBERS = (1, 2, 3, 4, 5)
 _TROIANI = {
     **{str(n): f"figure_{n}" for n in _NUMBERS},
     "3-right": "figure_3_right",
-    **{n: n for n in ("branches", "cost_per_digit", "examples", "free_energies", "phase_retrieval", "work_precision")},
+    **{
+        n: n
+        for n in (
+            "branches",
+            "cost_per_digit",
+            "examples",
+            "free_energies",
+            "phase_retrieval",
+            "priors",
+            "work_precision",
+        )
+    },
 }
 _MODULES = {
     "troiani2025": _TROIANI,

@@ -21,7 +21,7 @@ from .flags import (
     sampling_flags,
 )
 from .plot import check_plot, plot_flag, plotted
-from .prior_flags import check_prior, prior_flags, prior_of
+from .prior_flags import check_prior, prior_flags, prior_of, side_flags
 from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["about_of", "add", "answer_of", "check", "inference_flags", "line_of", "run"]
@@ -57,6 +57,7 @@ def inference_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("inference")
     group.add_argument("--alpha", "-a", type=float, help="samples per dimension, N/D")
     prior_flags(group)
+    side_flags(group)
     group.add_argument(
         "--accuracy",
         type=float,
@@ -154,7 +155,7 @@ def about_of(args: argparse.Namespace, output: "al.free_energy.OutputEntropy", n
 
 def _origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) -> Origin:
     """Model and settings of the flags."""
-    names = ("prior", "density", "accuracy", "starts", "samples", "replicas", "seed")
+    names = ("prior", "density", "known", "side_strength", "accuracy", "starts", "samples", "replicas", "seed")
     given = {} if args.spectrum is None else {"spectrum": args.spectrum}
     return Origin.of(output.model, **{name: getattr(args, name) for name in names}, **given)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import attnlimits as al
 
+from ..core.array_files import read_array
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
@@ -29,7 +30,7 @@ from .data import (
 )
 from .flags import damping, dask_flag, model_of
 from .plot import check_plot, plot_flag, plotted
-from .prior_flags import check_prior, prior_flags, prior_of
+from .prior_flags import check_prior, known_file, law_of, prior_flags, prior_of, shares_of, side_flags
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -65,6 +66,7 @@ def add(verbs: Verbs) -> None:
         "slowly and the term of Onsager following it (default: %(default)s)",
     )
     prior_flags(group)
+    side_flags(group, file=True)
     iteration_flags(group, STARTS, "the relative change")
     plot_flag(parser, "the overlaps over the iterations")
     parser.add_argument(
@@ -86,10 +88,21 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
     check_prior(args)
+    _check_side(args, own)
     check_plot(args)
     _check_cluster(args)
     model = model_of(args, "gamp")
     return _from_files(args, model) if own else _instances(args, model)
+
+
+def _check_side(args: argparse.Namespace, own: bool) -> None:
+    """Refuse side information that does not belong to the data."""
+    if args.side is not None and not own:
+        raise ValueError("--side is for data of your own, --x and --y; of instances --side-strength is enough")
+    if args.row_covariance is not None and (args.known is not None or args.side_strength is not None):
+        raise ValueError("--known and --side-strength are of independent rows, and not served beside --row-covariance")
+    if own and (args.side is None) != (args.side_strength is None):
+        raise ValueError("--side and --side-strength belong together: S = sqrt(LAMBDA) W + Z")
 
 
 def _check_cluster(args: argparse.Namespace) -> None:
@@ -106,13 +119,14 @@ def _check_cluster(args: argparse.Namespace) -> None:
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     named = {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "variance", "solver", "workers")}
-    return named | {"prior": prior_of(args)}
+    return named | {"prior": law_of(args)}
 
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     def one(seed: int, weights: Array, x: Array, y: Array) -> "al.learning.GAMPResult":
+        side = al.learning.side_information(weights, known=shares_of(args), strength=args.side_strength, rng=seed)
         return al.gamp(
-            asked, x, y, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args)
+            asked, x, y, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **side, **_settings(args)
         )
 
     model = of_data(asked)
@@ -122,7 +136,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     theory = al.learning.expected(
         asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers, prior=prior
     )
-    found = instances_of(args, model, one, prior=prior)
+    found = instances_of(args, model, one, prior=law_of(args))
     average = al.learning.mean_of(found, [r.n_iter for r in found])
     error = average.overlap_error
     record = as_dict(average) | {
@@ -132,6 +146,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "model": model.describe(),
         "alpha": args.alpha,
         **asked_sizes(args),
+        "prior": prior.describe(),
         "dimension": args.dimension,
         "seeds": len(found),
         "seed": args.seed,
@@ -161,7 +176,14 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
     def tick(step: "al.learning.GAMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    result = al.gamp(asked, x, y, start=start, rng=args.seed, callback=tick, client=args.dask, **_settings(args))
+    side = {
+        "known": None if (path := known_file(args)) is None else read_array("--known", path),
+        "side_information": None if args.side is None else read_array("--side", args.side),
+        "side_strength": args.side_strength,
+    }
+    result = al.gamp(
+        asked, x, y, start=start, rng=args.seed, callback=tick, client=args.dask, **side, **_settings(args)
+    )
     bar.close()
     error = float(np.abs(result.self_overlap + result.covariance - np.eye(len(result.covariance))).max())
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {

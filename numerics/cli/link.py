@@ -12,7 +12,7 @@ from ..model.link_kernels import kernel_of, source_of
 from ..model.link_store import Request
 from ..model.links import LinkKernel, load_link
 from .flags import NODES, link_of
-from .prior_flags import prior_of
+from .prior_flags import prior_of, rows_of
 from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Record
 
@@ -60,6 +60,9 @@ def threshold(args: argparse.Namespace) -> Outcome:
     if not args.staircase:
         if args.given is not None:
             raise ValueError("--given belongs to --staircase: a threshold of a link is from zero overlap")
+        if args.row_covariance is not None:
+            link = rows_of(args).whitened(link)
+            kernel = link.kernel
         result = al.threshold(link, digits=digits, spectrum=spectrum_given(args))
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
     given: Given = args.given or "self-consistent"

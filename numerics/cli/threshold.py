@@ -72,6 +72,8 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Threshold of what the flags describe."""
     check_prior(args)
+    if args.row_covariance is not None and args.link is None:
+        raise ValueError("--row-covariance is for --link: thresholds of networks are of independent rows")
     if args.prior != "gaussian" and not args.staircase:
         raise ValueError("--prior is for --staircase: weak-recovery thresholds are the same for all priors (15)")
     if args.spectrum is not None and args.rigorous:

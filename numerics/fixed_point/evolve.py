@@ -16,7 +16,7 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers, within
 from ..model.network import Network
-from ..priors import GAUSSIAN, Prior, as_prior
+from ..priors import GAUSSIAN, Prior, as_prior, without_samples
 from .accurate import Ways, as_accurate
 from .balance import restricted, symmetric
 from .effort import COARSE, EXACT, Effort, usual_samples
@@ -82,7 +82,8 @@ def evolve(
         Samples per dimension N/D, >= 0.
     start : {"uninformed", "informed"} or array_like of shape (P, P)
         "uninformed": q = delta I with delta -> 0 after the iteration: layers join as their overlap turns unstable
-        (17)-(18). "informed": q just below I. A matrix: iterate from it, all entries free.
+        (17)-(18); where part of the weights is known (`priors.Informed`), from what is known. "informed": q just below
+        I. A matrix: iterate from it, all entries free.
     samples, replicas : int, optional
         Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
         Default 4096 points; 256 beyond two layers or two tokens (at depth >= 2), where each point's posterior is
@@ -198,6 +199,9 @@ def _solved(
     prior: Prior,
 ) -> tuple[Solution, Channel]:
     """Fixed point, and the averages that it is one of."""
+    given = without_samples(prior, model.indices)
+    if isinstance(start, str) and start == "uninformed" and given.any():
+        start = given
     begin, upwards = _beginning(start, model), isinstance(start, str) and start == "uninformed"
     if (first := effort.first(model)) is not None:
         assert effort.accuracy is not None

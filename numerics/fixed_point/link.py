@@ -15,7 +15,7 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
 from ..model.link_symmetry import couplings, exchanges
 from ..model.links import LinkKernel
-from ..priors import GAUSSIAN, Prior, as_prior
+from ..priors import GAUSSIAN, Prior, as_prior, without_samples
 from ..thresholds.link.thresholds import unresolved_noise
 from .effort import check_effort
 from .evolve import check_overlap
@@ -104,7 +104,7 @@ def evolve(
     check_effort(alpha, samples, replicas, tol, max_iter)
     _check(kernel, inner, noiseless)
     law, (seed, generator) = as_prior(prior), seeded(rng)
-    q, mask = _first(kernel, start)
+    q, mask = _first(kernel, start, law)
 
     def solve(fibres: bool, samples: int, inner: int) -> tuple[Solution, LinkChannel]:
         channel = LinkChannel(
@@ -120,7 +120,7 @@ def evolve(
             fibres=fibres,
         )
         faces = Faces(channel, float(alpha), tol, int(max_iter), law)
-        uninformed = isinstance(start, str) and start == "uninformed"
+        uninformed = isinstance(start, str) and start == "uninformed" and not q.any()
         return faces.postprocess(faces.grow(q) if uninformed else faces.approach(q)), channel
 
     def found(fibres: bool) -> tuple[Solution, LinkChannel]:
@@ -149,9 +149,9 @@ def _check(kernel: LinkKernel, inner: int, noiseless: LinkKernel | None) -> None
         raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
 
 
-def _first(kernel: LinkKernel, start: str | ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
-    """Overlap of a start, and where overlaps may be other than zero."""
-    q = np.zeros((kernel.indices,) * 2)
+def _first(kernel: LinkKernel, start: str | ArrayLike, prior: Prior) -> tuple[Array, NDArray[np.bool_]]:
+    """Overlap of a start, and where overlaps may be other than zero; without another one, what is known of weights."""
+    q = without_samples(prior, kernel.indices)
     # How far below I the informed start is.
     informed = 1e-4
     if not isinstance(start, str):

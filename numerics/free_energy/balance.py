@@ -14,7 +14,7 @@ from ..channel.link.channel import LinkChannel
 from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..core.errors import ConvergenceError
 from ..model.link_symmetry import exchanges
-from ..priors import Prior, gain
+from ..priors import Prior, gain, without_samples
 from .psi_out import OutputEntropy
 
 __all__ = ["GroupBalance"]
@@ -47,6 +47,8 @@ class GroupBalance:
         self.apart = isinstance(output.channel, LinkChannel) and len(output.groups) > 1
         #: Overlaps at which the averages were not resolved.
         self.unresolved: list[Array] = []
+        #: What is known of the weights without samples.
+        self.given = without_samples(prior, output.size).diagonal()
         self._orders = _exchanges(output)
         self._known: dict[bytes, Array] = {}
 
@@ -108,7 +110,7 @@ class GroupBalance:
             mean = float(np.mean([g[i, i] for i in group]))
             if w[k] > 0:
                 log_alphas[k] = math.log(qhat[group[0], group[0]] / mean) if mean > 0 else math.inf
-            elif mean > surely:
+            elif mean > surely or self.given[group[0]] > 0:
                 log_alphas[k] = -math.inf
             else:
                 log_alphas[k] = -math.log(max(gain(self.prior) * self._growth(q, group), 1e-300))

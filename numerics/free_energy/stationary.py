@@ -75,7 +75,8 @@ def stationary_points(
         raise ValueError(f"starts must be an integer >= 0, got {starts!r}")
     balance = GroupBalance(free.output, free.prior, closest) if balance is None else balance
     if free.alpha == 0:
-        return (_point(free, balance, np.zeros(len(free.output.groups))),)
+        given = np.array([balance.given[group[0]] for group in free.output.groups])
+        return (_point(free, balance, -np.log1p(-given)),)
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
     search = _Search(balance, math.log(free.alpha), starts, generator)
     found = [_point(free, balance, w) for w in search.points()]

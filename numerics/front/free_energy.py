@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,19 @@ from attnlimits.numerics.free_energy.thresholds import transitions as transition
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.priors import (
+    OF_V,
     Binary,
+    Density,
     GaussBernoulli,
     Gaussian,
+    Informed,
+    Laplace,
     Prior,
+    Rows,
     Spectrum,
     SpectrumLike,
     as_spectrum,
+    independent,
     prior_named,
     prior_with,
 )
@@ -50,11 +57,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Binary",
+    "Density",
     "FreeEntropy",
     "GaussBernoulli",
     "Gaussian",
+    "Informed",
+    "Laplace",
     "OutputEntropy",
     "Prior",
+    "Rows",
     "Spectrum",
     "StationaryPoint",
     "accurate_landscape",
@@ -122,13 +133,16 @@ def answer(
     >>> [f"{point.overlap[0, 0]:.5f}, {point.kind}" for point in found.points[:2]], found.reached, found.error < 1e-6
     (['1.00000, recovered', '0.56845, maximum'], True, True)
     """
-    law = prior_of(model, prior, spectrum)
+    model, law, rows = independent(model, prior_of(model, prior, spectrum))
 
     def make(effort: Effort) -> FreeEntropy:
         return FreeEntropy(_output(model, settings | {"rng": rng}, effort), alpha, law)
 
     first = Effort(usual_samples(model) if samples is None else samples, fine=USUAL)
-    return answered(make, accuracy, first, starts=starts, rng=rng)
+    found = answered(make, accuracy, first, starts=starts, rng=rng)
+    return (
+        found if rows is None else replace(found, status=f"{found.status}; {rows.describe()}: overlaps are of {OF_V}")
+    )
 
 
 def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -> OutputEntropy:
@@ -202,6 +216,7 @@ def transitions(
         if accuracy is not None or settings:
             raise ValueError("accuracy and other settings are of a model, and this Psi_out has its own (entropy_of)")
         return transitions_of(model, prior, closest=closest)
+    model, prior, _ = independent(model, prior)
     if accuracy is None:
         return transitions_of(entropy_of(model, **settings), prior, closest=closest)
     samples = settings.pop("samples", None) or usual_samples(model)

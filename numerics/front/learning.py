@@ -8,6 +8,7 @@ from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, draw_r
 from attnlimits.numerics.learning.inputs import Inputs, measure_inputs
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
 from attnlimits.numerics.learning.row_files import RowFiles
+from attnlimits.numerics.learning.side import side_information
 from attnlimits.numerics.posterior.protocol import Model as Source
 from attnlimits.numerics.priors import spectrum_of
 from attnlimits.verbs.write_data import write_data
@@ -31,6 +32,7 @@ __all__ = [
     "on_instances",
     "predicted_overlaps",
     "refuse_size",
+    "side_information",
     "spectral_start",
     "spectrum_of",
     "standard_error",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..channel.averages import matrix_root
 from .precision import positive
 
-__all__ = ["Mixture", "Rounding", "Summary"]
+__all__ = ["Mixture", "Rounding", "Summary", "beyond_linear"]
 
 Array = NDArray[np.float64]
 
@@ -257,7 +257,7 @@ def _close(components: list[_Component]) -> bool:
 
 def _of_psi(found: _Posterior, components: list[_Component]) -> Array:
     """What psi is the mean of."""
-    return _beyond_linear(-found.log_ratio) if _close(components) else found.log_ratio
+    return beyond_linear(-found.log_ratio) if _close(components) else found.log_ratio
 
 
 def _summed(mass: Array, values: Array) -> Array:
@@ -284,7 +284,7 @@ def _posterior(y: Array, components: list[_Component]) -> _Posterior:
     total = weight.sum(axis=0)
     near = (top > _LEAST_SCORE) & (top < _MOST_SCORE)
     bounded = np.where(near, score, 0.0)
-    less_one = np.where(near, (share * (_beyond_linear(bounded) + np.array(beyond))).sum(axis=0), 0.0)
+    less_one = np.where(near, (share * (beyond_linear(bounded) + np.array(beyond))).sum(axis=0), 0.0)
     log_ratio = np.where(near, np.log1p(less_one), top + np.log(total))
     log_weight = (score - top) + (np.log(share) - np.log(total))
     weight /= total
@@ -298,7 +298,7 @@ def _posterior(y: Array, components: list[_Component]) -> _Posterior:
     return _Posterior(log_ratio, middle, covariance, weight, log_weight, moved)
 
 
-def _beyond_linear(x: Array) -> Array:
+def beyond_linear(x: Array) -> Array:
     """exp(x) - 1 - x, to rounding."""
     found = np.asarray(np.expm1(x) - x)
     small = np.abs(x) < _SMALL

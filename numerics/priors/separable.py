@@ -1,7 +1,8 @@
-"""Priors of independent entries, each a mixture of Gaussians and points."""
+"""Priors of independent entries: of any law of one entry whose rows give averages and posteriors."""
 
 import math
 from collections.abc import Callable
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,9 @@ from ..core.errors import ConvergenceError
 from ..core.shown import few_lines
 from .coupled import coupled_groups, coupled_inverse
 from .roots import decreasing_root
-from .rows import Mixture, Summary
+from .rows import Rounding, Summary
 
-__all__ = ["Binary", "GaussBernoulli"]
+__all__ = ["EntryLaw", "RowLaw", "Separable"]
 
 Array = NDArray[np.float64]
 
@@ -27,70 +28,116 @@ _LEAST = 1e-300
 _HALF = 0.5
 # Steps of rules that are compared with the usual ones.
 _COARSER = 1.25
-# Entries of a row whose 2^P components a posterior sums over.
-_MOST_COUPLED = 10
+
+
+class RowLaw(Protocol):
+    """Law of some independent entries, which qhat or A couples."""
+
+    def summary(self, qhat: Array, wider: float = 1.0) -> Summary:
+        """Averages over y at qhat, by rules whose steps are wider by a factor."""
+
+    def rounding(self, qhat: Array) -> Rounding:
+        """What those of one entry are off by."""
+
+    def slopes(self, qhat: Array) -> Array:
+        """E[C_ia C_bj], C = Cov(w | y), shape (P, P, P, P)."""
+
+    def posterior(self, precision: Array, field: Array) -> tuple[Array, Array]:
+        """Means, shape (P, n), and mean covariance under exp(b.w - w^T A w/2)."""
+
+
+class EntryLaw(Protocol):
+    """Law of an entry of mean 0 and variance 1.
+
+    Attributes
+    ----------
+    averaged, coupled : int
+        Entries that averages over y, and posteriors, couple at most.
+    """
+
+    averaged: ClassVar[int]
+    coupled: ClassVar[int]
+
+    @property
+    def fourth_moment(self) -> float:
+        """E w^4."""
+
+    def rows(self, size: int) -> RowLaw:
+        """Law of so many entries."""
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Independent entries."""
 
 
 @few_lines
-class _Separable:
-    """Independent entries, each a mixture; diagonal overlaps separate, others are a quadrature of P <= 3 dimensions."""
+class Separable:
+    """Independent entries; diagonal overlaps separate, others are a quadrature over the entries that they couple."""
 
     dimension: float
     isotropic = False
 
-    def __init__(self, weights: list[float], means: list[float], variances: list[float]) -> None:
-        self._law = (weights, means, variances)
-        self._rows = {1: Mixture.of_entries(*self._law, 1)}
+    def __init__(self, law: EntryLaw) -> None:
+        self._law = law
+        self._rows = {1: law.rows(1)}
         self._inverses: dict[float, float] = {}
         self._slopes_at: dict[bytes, Array] = {}
+        self._summaries: dict[tuple[bytes, float], Summary] = {}
 
     @property
     def fourth_moment(self) -> float:
         """E w^4 of an entry."""
-        return sum(w * (m**4 + 6 * m * m * v + 3 * v * v) for w, m, v in zip(*self._law, strict=True))
+        return self._law.fourth_moment
 
-    def _of(self, size: int) -> Mixture:
+    def _of(self, size: int) -> RowLaw:
         """Law of some entries, whose averages are by a rule over all of them."""
-        if size > 3:
+        if size > self._law.averaged:
             raise ValueError(
-                f"{self.describe()} serves rows of up to 3 entries where qhat couples them (10), got P = {size}; "
-                "take a diagonal overlap, or the Gaussian prior"
+                f"{self.describe()} serves rows of up to {self._law.averaged} entries where qhat couples them (10), "
+                f"got P = {size}; take a diagonal overlap, or the Gaussian prior"
             )
-        return self._mixture(size)
+        return self._coupled(size)
 
-    def _mixture(self, size: int) -> Mixture:
+    def _coupled(self, size: int) -> RowLaw:
         if size not in self._rows:
-            self._rows[size] = Mixture.of_entries(*self._law, size)
+            self._rows[size] = self._law.rows(size)
         return self._rows[size]
 
     def _refusal(self, size: int) -> str:
-        return f"{self.describe()} serves up to {_MOST_COUPLED} coupled entries of a row (13), got P = {size}"
+        return f"{self.describe()} serves up to {self._law.coupled} coupled entries of a row (13), got P = {size}"
+
+    def _summary(self, qhat: Array, wider: float = 1.0) -> Summary:
+        """Averages at qhat, the latest ones kept: F, 1 - F and the potential are asked for in turn."""
+        key = qhat.tobytes(), wider
+        if key not in self._summaries:
+            if len(self._summaries) >= _KEPT:
+                self._summaries.clear()
+            self._summaries[key] = self._of(len(qhat)).summary(qhat, wider)
+        return self._summaries[key]
 
     def _entry(self, qhat: float) -> Summary:
         """Averages of one entry."""
-        return self._rows[1].summary(np.array([[qhat]]))
+        return self._summary(np.array([[qhat]]))
 
     def psi(self, qhat: Array) -> float:
         """Free entropy of the row channel."""
         if _diagonal(qhat):
             return sum(self._entry(value).psi for value in qhat.diagonal())
-        return self._of(len(qhat)).summary(qhat).psi
+        return self._summary(qhat).psi
 
     def overlap(self, qhat: Array) -> Array:
         """F(qhat) = E <w><w>^T."""
         if qhat.ndim > 2:
             return np.array([self.overlap(one) for one in qhat])
-        return _by_blocks(qhat, lambda block: self._of(len(block)).summary(block).overlap)
+        return _by_blocks(qhat, lambda block: self._summary(block).overlap)
 
     def overlap_error(self, qhat: Array) -> Array:
         """What F(qhat) is off by: of rounding, or of rules over coupled entries by coarser ones."""
         return _by_blocks(qhat, self._overlap_error)
 
     def _overlap_error(self, qhat: Array) -> Array:
-        rows = self._of(len(qhat))
         if len(qhat) == 1:
-            return rows.rounding(qhat).overlap
-        return np.asarray(np.abs(rows.summary(qhat, _COARSER).overlap - rows.summary(qhat).overlap) + _EPS)
+            return self._of(1).rounding(qhat).overlap
+        return np.asarray(np.abs(self._summary(qhat, _COARSER).overlap - self._summary(qhat).overlap) + _EPS)
 
     def slope(self, qhat: Array, moved: Array) -> Array:
         """Derivative E[C dqhat C] of F along dqhat, C = Cov(w | y); groups of entries are independent."""
@@ -117,23 +164,21 @@ class _Separable:
     def posterior(self, precision: Array, field: Array) -> tuple[Array, Array]:
         """Mean, shape (P, n), and mean covariance of w under exp(b.w - w^T A w/2), for each of n fields b."""
         size = len(precision)
-        if size > _MOST_COUPLED and not _diagonal(precision):
+        if max(map(len, coupled_groups(precision))) > self._law.coupled:
             raise ValueError(self._refusal(size))
         mean, covariance = np.empty_like(field), np.zeros((size, size))
         for group in coupled_groups(precision):
             at = np.ix_(group, group)
-            mean[group], covariance[at] = self._mixture(len(group)).posterior(precision[at], field[group])
+            mean[group], covariance[at] = self._coupled(len(group)).posterior(precision[at], field[group])
         return mean, covariance
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Independent entries."""
-        weights, means, variances = (np.array(one) for one in self._law)
-        which = rng.choice(len(weights), size=shape, p=weights)
-        return np.asarray(means[which] + np.sqrt(variances[which]) * rng.standard_normal(shape))
+        return self._law.draw(shape, rng)
 
     def mmse(self, qhat: Array) -> Array:
         """I - F(qhat)."""
-        return _by_blocks(qhat, lambda block: self._of(len(block)).summary(block).mmse)
+        return _by_blocks(qhat, lambda block: self._summary(block).mmse)
 
     def inverse(self, q: Array) -> Array:
         """Return qhat with F(qhat) = q."""
@@ -178,7 +223,7 @@ class _Separable:
         if _diagonal(q):
             return np.diag([self._uncertainty(float(value)) for value in q.diagonal()])
         qhat = self.inverse(q)
-        fine, coarse = (self._of(len(q)).summary(qhat, wider) for wider in (1.0, _COARSER))
+        fine, coarse = (self._summary(qhat, wider) for wider in (1.0, _COARSER))
         off, moved = np.linalg.norm(fine.overlap - q), np.linalg.inv(coarse.mmse) - np.linalg.inv(fine.mmse)
         return np.abs(moved) + np.linalg.norm(np.linalg.inv(fine.mmse), 2) ** 2 * off
 
@@ -218,7 +263,7 @@ class _Separable:
         if _diagonal(q):
             return sum(self._potential(float(value))[1] for value in q.diagonal())
         rounding = 4 * _EPS * float(np.abs(np.trace(q @ (qhat := self.inverse(q)))))
-        fine, coarse = (self._of(len(q)).summary(qhat, wider) for wider in (1.0, _COARSER))
+        fine, coarse = (self._summary(qhat, wider) for wider in (1.0, _COARSER))
         off = float(np.linalg.norm(coarse.overlap - fine.overlap))
         moved = float(np.linalg.norm(np.linalg.inv(coarse.mmse) - np.linalg.inv(fine.mmse)))
         return rounding + abs(coarse.psi - fine.psi) + 0.5 * off * moved
@@ -226,41 +271,6 @@ class _Separable:
     def describe(self) -> str:
         """One line."""
         raise NotImplementedError
-
-
-class Binary(_Separable):
-    """Entries +1 or -1 with equal probability."""
-
-    dimension = 0.0
-
-    def __init__(self) -> None:
-        super().__init__([0.5, 0.5], [1.0, -1.0], [0.0, 0.0])
-
-    def describe(self) -> str:
-        """One line."""
-        return "binary prior"
-
-
-class GaussBernoulli(_Separable):
-    """Entries N(0, 1/density) with probability `density`, else zero.
-
-    Parameters
-    ----------
-    density : float
-        In (0, 1).
-    """
-
-    def __init__(self, density: float) -> None:
-        if isinstance(density, bool) or not isinstance(density, int | float) or not 0 < density < 1:
-            raise ValueError(
-                f"density must be a number in (0, 1), the probability of an entry that is not zero; got {density!r}"
-            )
-        self.density = self.dimension = float(density)
-        super().__init__([1 - self.density, self.density], [0.0, 0.0], [0.0, 1 / self.density])
-
-    def describe(self) -> str:
-        """One line."""
-        return f"Gauss-Bernoulli prior of density {self.density:g}"
 
 
 def _diagonal(matrix: Array) -> bool:

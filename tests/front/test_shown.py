@@ -176,8 +176,12 @@ OBJECTS = {
     "committee.limit_threshold": lambda _: al.committee.limit_threshold(),
     "derivations.architecture_of": lambda _: al.derivations.architecture_of(NET),
     "free_energy.Binary": lambda _: al.free_energy.Binary(),
+    "free_energy.Density": lambda _: al.free_energy.Density("exp(-w**4)"),
     "free_energy.GaussBernoulli": lambda _: al.free_energy.GaussBernoulli(0.1),
     "free_energy.Gaussian": lambda _: al.free_energy.Gaussian(),
+    "free_energy.Informed": lambda _: al.free_energy.Informed(known=0.2),
+    "free_energy.Laplace": lambda _: al.free_energy.Laplace(),
+    "free_energy.Rows": lambda _: al.free_energy.Rows([[1.0, 0.5], [0.5, 1.0]]),
     "free_energy.as_spectrum": lambda _: [
         al.free_energy.as_spectrum(name) for name in ("mp:1", "points:1,2", [1.0, 2.0])
     ],
@@ -245,7 +249,7 @@ PLAIN = {
     *(f"derivations.{name}" for name in "package_name read_activation with_section write_link_package".split()),
     *(f"free_energy.{name}" for name in "draw draw_stationary landscape usual_samples".split()),
     *(f"learning.{name}" for name in "alpha_of draw_runs informed_start mean_of refuse_size".split()),
-    *("learning.spectral_start", "learning.standard_error", "learning.write_data"),
+    *("learning.side_information", "learning.spectral_start", "learning.standard_error", "learning.write_data"),
     *(f"multihead.{name}" for name in "count hull_net hull_singular_values make_teacher parameter_error".split()),
     *("multihead.refuse_size", "multihead.residual_histogram"),
 }

@@ -20,7 +20,7 @@ from ...core.standard_error import SIGMAS
 from ...core.validation import check_nodes, within
 from ...model.network import Network
 from ...model.routes import CHART, TWO_LAYER_QUADRATURE, preferred, require
-from ...priors import GAUSSIAN, Prior, as_prior, as_setting
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting, refuse_informed
 from ..effort import check_effort
 from ..error import TOO_NEAR
 from .equations import Equations
@@ -165,6 +165,7 @@ def curve(
     effort: _Effort = {"accuracy": accuracy, "samples": samples, "replicas": replicas, "nodes": nodes}
     at = _family(model, along, effort, points_seed, workers)
     first = at(None if alpha is None else ordered[0])
+    refuse_informed(prior, first.model.indices, "curves begin")
     if closest is None:
         # Closest to one that overlaps of other channels come.
         closest = first.closest if isinstance(first, DiagonalQuadrature) else 1e-6

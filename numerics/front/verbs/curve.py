@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnlimits.numerics.core.cluster_pool import workers_of
 from attnlimits.numerics.core.results import as_dict
 from attnlimits.numerics.fixed_point.continuation import CurveResult
@@ -13,7 +15,7 @@ from attnlimits.numerics.fixed_point.continuation.accurate import model_curve
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.reduced import reduced
-from attnlimits.numerics.priors import Prior, SpectrumLike
+from attnlimits.numerics.priors import OF_V, Prior, Rows, SpectrumLike, independent
 from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
@@ -82,9 +84,24 @@ def curve(
     >>> f"{found.points['uninformed'][1].overlap[0, 0]:.6f}"
     '0.216227'
     """
-    law = prior_of(model, prior, spectrum)
+    model, law, rows = independent(model, prior_of(model, prior, spectrum))
     simpler, reason = reduced(model)
     named = {} if isinstance(model, Link) else model.parameters
     with workers_of(client, workers) as hands:
         found = model_curve(simpler, values, workers=hands, accuracy=accuracy, prior=law, **settings)
-    return replace(found, origin=replace(found.origin, model=as_dict(named))) if reason else found
+    if reason:
+        found = replace(found, origin=replace(found.origin, model=as_dict(named)))
+    return found if rows is None else _of_rows(found, rows)
+
+
+def _of_rows(found: CurveResult, rows: Rows) -> CurveResult:
+    """Points along the rows of covariance T, from those of independent ones."""
+    size = np.abs(rows.root)
+    points = {
+        start: tuple(
+            replace(one, overlap=rows.seen(one.overlap), overlap_error=size @ one.overlap_error @ size.T)
+            for one in line
+        )
+        for start, line in found.points.items()
+    }
+    return replace(found, points=points, status=f"{found.status}; {rows.describe()}: onsets and jumps are of {OF_V}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlimits.numerics.learning.blocks import Source
 from attnlimits.numerics.learning.gamp import gamp as gamp_on
 from attnlimits.numerics.learning.gamp.results import GAMPResult
 from attnlimits.numerics.model.described import Model, of_data
-from attnlimits.numerics.priors import Prior, SpectrumLike
+from attnlimits.numerics.priors import Prior, Rows, SpectrumLike, as_prior, independent
 from attnlimits.verbs.inputs import prior_of
 
 if TYPE_CHECKING:
@@ -49,9 +51,9 @@ def gamp(
         stays as it is. The mean of the variances of X is to be 1.
     settings : optional
         `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
-        `side_information` with `side_strength`, `variance`, `solver`, `denoiser_tol`, `nodes` of sampled posteriors,
-        `callback`, `rng`, `workers`, `throw`; `client`, a Dask client or the address of a scheduler: the rows stay on
-        its workers.
+        `prior`, `side_information` with `side_strength`, `known` (weights, NaN where one is not known), `variance`,
+        `solver`, `denoiser_tol`, `nodes` of sampled posteriors, `callback`, `rng`, `workers`, `throw`; `client`, a Dask
+        client or the address of a scheduler: the rows stay on its workers.
 
     Returns
     -------
@@ -84,4 +86,28 @@ def gamp(
     >>> found.converged, found.weights.shape
     (True, (1, 200))
     """
-    return gamp_on(X, Y, of_data(model), prior=prior_of(model, prior, spectrum), **settings)
+    model, law, rows = independent(model, prior_of(model, prior, spectrum))
+    if rows is None:
+        return gamp_on(X, Y, of_data(model), prior=as_prior(law), **settings)
+    for name in ("side_information", "known"):
+        if settings.get(name) is not None:
+            raise ValueError(f"{name} is of independent rows (113), and not served for {rows.describe()}")
+    for name in ("start", "teacher"):
+        if settings.get(name) is not None:
+            settings[name] = np.linalg.solve(rows.root, np.asarray(settings[name], dtype=np.float64))
+    return _of_rows(gamp_on(X, Y, of_data(model), prior=as_prior(law), **settings), rows)
+
+
+def _of_rows(found: GAMPResult, rows: Rows) -> GAMPResult:
+    """The estimate of rows of covariance T, from that of independent ones."""
+    return replace(
+        found,
+        weights=rows.root @ found.weights,
+        covariance=rows.seen(found.covariance),
+        self_overlap=rows.seen(found.self_overlap),
+        overlap=None if found.overlap is None else rows.seen(found.overlap),
+        history=None if found.history is None else rows.seen(found.history),
+        self_history=rows.seen(found.self_history),
+        status=f"{found.status}; {rows.describe()}",
+        origin=found.origin.with_settings(prior=rows.describe()),
+    )

@@ -16,13 +16,15 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import GAUSSIAN, Prior, as_prior, as_setting, is_standard
+from ...priors import GAUSSIAN, Prior, as_prior, as_setting, is_standard, without_samples
 from ..blocks import Array, Source
+from ..heads import weight_rows
 from ..passes import Passes
 from ..placement import placed
+from ..side import Side, side_of
 from .course import DivergedError, guarded, resolved
 from .double_loop import DoubleLoop
-from .loop import Loop, side_field
+from .loop import Loop
 from .results import GAMPResult, GAMPStep
 from .seen import Given, seen
 
@@ -44,6 +46,7 @@ def gamp(
     start: ArrayLike | None = None,
     side_information: ArrayLike | None = None,
     side_strength: float | None = None,
+    known: ArrayLike | None = None,
     teacher: ArrayLike | None = None,
     callback: Callable[[GAMPStep], object] | None = None,
     variance: Literal["slope", "nishimori"] = "slope",
@@ -88,6 +91,9 @@ def gamp(
         S = sqrt(lambda) W + Z, Z standard normal.
     side_strength : float, optional
         lambda, given with S.
+    known : array_like of shape (P, D), optional
+        Weights that are known, NaN where one is not: they are what they are in every iterate, and those of others are
+        conditional on them.
     teacher : array_like of shape (P, D), optional
         W, for the overlaps.
     callback : callable, optional
@@ -149,14 +155,16 @@ def gamp(
     """
     require("gamp", model)
     prior, chosen = as_prior(prior), choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
+    # Denoisers of links whose outputs are apart take V without what is between them.
+    without_samples(prior, weight_rows(model))
     loop = Loop(model, damping, max_iter, tol, variance=variance, rng=rng, prior=prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as there:
-        side, strength = side_field(side_information, side_strength, model, there.dimension)
-        whole = seen(there, model, prior, Given(start, teacher, callback), strength)
+        side = side_of(side_information, side_strength, known, model, there.dimension)
+        whole = seen(there, model, prior, Given(start, teacher, callback), side)
         samples = whole.passes
-        image = partial(_image, samples, side, strength, prior)
+        image = partial(_image, samples, side, prior)
 
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
             newest, best = image(weights, covariance)
@@ -175,7 +183,7 @@ def gamp(
             algorithm="gamp",
             settle=DoubleLoop(image, samples) if chosen == "double-loop" else None,
             solver=chosen,
-            side_strength=strength,
+            side=side,
             denoiser_tol=denoiser_tol,
             nodes=nodes,
             **as_setting(prior),
@@ -221,14 +229,11 @@ def _sampling_noise(samples: Passes, covariance: Array, prior: Prior) -> float |
     return float(np.linalg.eigvalsh(added)[-1]) / samples.dimension
 
 
-def _image(
-    samples: Passes, side: Array | float, strength: float, prior: Prior, weights: Array, covariance: Array
-) -> tuple[Array, Array]:
+def _image(samples: Passes, side: Side, prior: Prior, weights: Array, covariance: Array) -> tuple[Array, Array]:
     """C and What by a pass over the samples, without damping."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
-        precision = strength * np.eye(len(weights)) + curvature
-        best, newest = prior.posterior(precision, pull + curvature @ weights + side)
+        best, newest = side.posterior(prior, curvature, pull + curvature @ weights)
     except ConvergenceError as error:
         raise DivergedError(str(error)) from error
     return newest, best

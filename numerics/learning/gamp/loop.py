@@ -17,11 +17,12 @@ from ..blocks import Array, stream
 from ..damping import Damping
 from ..data import check_weights
 from ..heads import blocks_of, weight_rows
+from ..side import Side
 from .course import DEAD, QUIET, Course, DivergedError
 from .double_loop import DoubleLoop
 from .results import GAMPResult, GAMPStep
 
-__all__ = ["Loop", "side_field"]
+__all__ = ["Loop"]
 
 #: (What, C, share of the old estimate in the new one) -> What, its C, and C without that share.
 Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
@@ -91,7 +92,7 @@ class Loop:
         rows: Callable[[], int],
         *,
         start: ArrayLike | None,
-        side_strength: float,
+        side: Side,
         teacher: ArrayLike | None,
         callback: Callable[[GAMPStep], object] | None,
         throw: bool,
@@ -108,15 +109,16 @@ class Loop:
         dimension : int
         rows : callable
             Gives the number of samples; called at the end.
-        start, side_strength, teacher, callback, throw
+        start, teacher, callback, throw
             As in `gamp`. Without start and side information an estimate that vanishes ends the run.
+        side : Side
         settle : DoubleLoop, optional
             Takes the place of `advance` once that oscillates.
         algorithm, settings
             For the origin of the result.
         """
-        model, weights = self._model, self._first(start, dimension)
-        given = start is not None or side_strength > 0
+        model, weights = self._model, side.informed(self._first(start, dimension))
+        given = start is not None or side.given
         truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
         course = Course(weights, truth, model)
         nothing = -1.0 if given else DEAD / dimension
@@ -151,7 +153,7 @@ class Loop:
             seed=self._seed,
             model=model.describe(),
             kernel_hash=model.kernel_hash,
-            origin=self._origin(start, algorithm=algorithm, side_strength=side_strength, **settings),
+            origin=self._origin(start, algorithm=algorithm, **side.settings, **settings),
         )
         if throw and not converged:
             raise ConvergenceError(status)
@@ -203,18 +205,3 @@ class Loop:
         # In two loops the parts of the way are fixed.
         remedy = "raise max_iter" if settle is not None and settle.iterations else "raise max_iter or add damping"
         return False, f"{status}{moved_by}; {remedy}"
-
-
-def side_field(
-    information: ArrayLike | None, strength: float | None, model: Model, dimension: int
-) -> tuple[Array | float, float]:
-    """sqrt(lambda) S, and lambda; both 0 where there is none."""
-    if (information is None) != (strength is None):
-        raise ValueError(
-            "side_information S and side_strength lambda belong together: S = sqrt(lambda) W + Z (troiani2025 (113)); "
-            "give both or none"
-        )
-    if information is None or strength is None:
-        return 0.0, 0.0
-    value = not_negative("side_strength", strength, "(113)")
-    return math.sqrt(value) * check_weights("side_information", information, model, dimension), value

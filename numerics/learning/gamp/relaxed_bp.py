@@ -16,8 +16,9 @@ from ...posterior.protocol import Model, Posterior
 from ..blocks import Array, Floats, rows_of
 from ..data import check_samples
 from ..heads import require_one_head
+from ..side import Side, side_of
 from .course import DivergedError, guarded, resolved
-from .loop import Loop, side_field
+from .loop import Loop
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["relaxed_bp"]
@@ -113,10 +114,10 @@ def relaxed_bp(
 
     scores = _Scores(channel, Y, n, dimension)
     messages = _Messages(x, scores, model.indices, loop.slopes, coupling == "mean")
-    side, strength = side_field(side_information, side_strength, model, dimension)
+    side = side_of(side_information, side_strength, None, model, dimension)
 
     def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
-        return messages.advance(weights, covariance, old, side, strength)
+        return messages.advance(weights, covariance, old, side)
 
     return loop.run(
         advance,
@@ -127,7 +128,7 @@ def relaxed_bp(
         callback=callback,
         throw=throw,
         algorithm="relaxed_bp",
-        side_strength=strength,
+        side=side,
         denoiser_tol=denoiser_tol,
         nodes=nodes,
         coupling=coupling,
@@ -208,9 +209,7 @@ class _Messages:
         self._begun = False
         self._covariance = np.empty((n, dimension, p, p))
 
-    def advance(
-        self, weights: Array, covariance: Array, old: float, side: Array | float, strength: float
-    ) -> tuple[Array, Array, Array]:
+    def advance(self, weights: Array, covariance: Array, old: float, side: Side) -> tuple[Array, Array, Array]:
         """One iteration; a first one takes its messages from the estimate."""
         mean = self._mean
         dimension, p = mean.shape[1:]
@@ -226,8 +225,8 @@ class _Messages:
             raise DivergedError(str(error)) from error
         if not (np.isfinite(field).all() and np.isfinite(coupling).all()):
             raise DivergedError("scores are not finite")
-        total_field = field.sum(axis=0) + (np.swapaxes(side, 0, 1) if isinstance(side, np.ndarray) else 0.0)
-        total = coupling.sum(axis=0) + (1 + strength) * np.eye(p)
+        total_field = field.sum(axis=0) + np.transpose(side.field)
+        total = coupling.sum(axis=0) + (1 + side.strength) * np.eye(p)
         for part in rows_of(mean, max(1, edges // dimension)):
             spread = _inverse(total - coupling[part])
             new = (spread @ (total_field - field[part])[..., None])[..., 0]

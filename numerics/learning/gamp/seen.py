@@ -13,6 +13,7 @@ from ..colour import Colour, colour_of
 from ..coloured import Coloured
 from ..data import check_weights
 from ..passes import Passes
+from ..side import Side
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["Given", "Seen", "seen"]
@@ -43,7 +44,7 @@ class Seen(NamedTuple):
         return replace(result, weights=self.colour.weights(result.weights), status=status)
 
 
-def seen(passes: Passes, model: Model, prior: Prior, given: Given, strength: float) -> Seen:
+def seen(passes: Passes, model: Model, prior: Prior, given: Given, side: Side) -> Seen:
     """Passes over inputs as over white ones.
 
     Raises
@@ -58,7 +59,7 @@ def seen(passes: Passes, model: Model, prior: Prior, given: Given, strength: flo
         raise ValueError(
             f"the {prior.describe()} has no directions, which data need: give al.learning.spectrum_of(samples)"
         )
-    if strength:
+    if side.given:
         raise ValueError(
             "side information is served of white inputs (113), and a spectrum is given: leave one of them out"
         )

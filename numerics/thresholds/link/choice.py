@@ -11,7 +11,17 @@ from dataclasses import replace
 from ...core.accuracy import LINK_RANGE, Attempt, checked, stated
 from ...model.link import Link
 from ...model.links import LinkKernel
-from ...priors import GAUSSIAN, Prior, SpectrumLike, as_prior, is_standard, prior_with
+from ...priors import (
+    GAUSSIAN,
+    OF_V,
+    Prior,
+    SpectrumLike,
+    as_prior,
+    independent,
+    is_standard,
+    prior_with,
+    refuse_informed,
+)
 from .. import exact
 from ..gained import gained
 from .directions import Vectors
@@ -91,7 +101,14 @@ def link_staircase(
     if accuracy is not None and digits is not None:
         raise ValueError(f"digits are an accuracy: give accuracy = {accuracy!r} or digits = {digits!r}")
     asked = None if accuracy is None else checked(accuracy, *LINK_RANGE, "a link")
-    stairs = _climbed(link, digits, given, prior_with(as_prior(prior), spectrum))
+    law = prior_with(as_prior(prior), spectrum)
+    model, _, rows = independent(link, law)
+    if rows is not None:
+        assert isinstance(model, Link)
+        stairs = _climbed(model, digits, given, GAUSSIAN)
+        stairs = replace(stairs, status=f"{stairs.status}; {rows.describe()}: steps are of {OF_V}")
+    else:
+        stairs = _climbed(link, digits, given, law)
     if asked is None:
         return stairs
     return stated(Attempt(stairs, stairs.largest_error, asked, stairs.converged, True, "all"))
@@ -106,6 +123,7 @@ def _climbed(link: Link, digits: int | None, given: Given, prior: Prior) -> Link
     def rotate(axes: Vectors) -> LinkKernel:
         return link.along(axes, noise=noise)
 
+    refuse_informed(prior, kernel.indices, "thresholds are")
     if given == "perfect" and not prior.isotropic:
         raise ValueError(
             f"the {prior.describe()} is of the steps at fixed points; with what is learned perfectly known thresholds "

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.learning.gamp.loop import Loop
+from attnlimits.numerics.learning.side import Side
 from attnlimits.numerics.model.network import Network
 
 DIMENSION = 100
@@ -29,7 +30,7 @@ def outcome(sizes, others=5.0, limit=400):
         callback=None,
         throw=False,
         algorithm="gamp",
-        side_strength=0.0,
+        side=Side(0.0, 0.0),
     )
 
 
