@@ -1,5 +1,6 @@
 """Which models have which numbers, as a table: the routes asked for an example of each kind of model."""
 
+from .blocks import MLP, Attention
 from .link import MAX_DIGITS
 from .network import Network, has_kernel
 from .routes import CHART_OPERATOR, serving
@@ -38,6 +39,11 @@ _ROWS = {
     "L >= 2, M = 2, sequence output, softmax": Network(2, 2, output="sequence"),
     "L = 2, M = 3, or 2 <= L < M - 1, rank 1, softmax, sequence output": Network(2, 3, output="sequence"),
     "L >= 2, M >= 3, other sequence outputs": Network(3, 3, output="sequence"),
+    "a list of blocks: masks, norms, readouts, correlated tokens": Network("attention(causal) | norm | attention", 3),
+    "a list whose output leaves no coordinates (tokens, masked keys), noise": Network(
+        "attention | residual | readout(mean)", 3, noise=0.1
+    ),
+    "a list with planted overlaps of an mlp": Network([MLP(1, "tanh", [[0.5]]), Attention()], 2),
 }
 
 
