@@ -1,6 +1,6 @@
 """Attention: X <- S X, S = sigma(beta K^T Q), keys and queries seen through the tokens, each row through its mask."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..architecture import Activation, Architecture
@@ -61,7 +61,8 @@ class Attention:
         scores, weights = attention(model, tape, f"{place.number}", keys, queries, self.mask)
         mixing, added = weights * state.mixing, weights * state.added
         stage = Stage(place.number, state.mixing, (scores,), (weights,), None, model, self.mask)
-        return state._replace(
+        return replace(
+            state,
             mixing=mixing,
             added=added,
             shown=weights,

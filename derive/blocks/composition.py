@@ -57,7 +57,7 @@ class Composition:
     blocks: tuple[Block, ...]
 
     def __post_init__(self) -> None:
-        if not self.blocks or not isinstance(self.blocks[-1], Attention | Output | Readout):
+        if not self.blocks or type(self.blocks[-1]) not in (Attention, Output, Readout):
             raise ValueError("the last block must show something: an attention, an output of tokens or a readout")
         for number, block in enumerate(self.blocks, start=1):
             if isinstance(block, Residual) and block.over >= number:
@@ -102,7 +102,7 @@ class Composition:
         Queries of softmax layers, as long as B 1 is a multiple of 1: norms and correlated tokens spoil that.
         """
         kinds = [isinstance(block, Norm | Correlation) for block in self.blocks]
-        layers = [block for block in self.blocks if isinstance(block, Attention)]
+        layers = [block for block in self.blocks if type(block) is Attention]
         if any(kinds) or any(block.activation != "softmax" for block in layers):
             return ()
         free: list[int] = []

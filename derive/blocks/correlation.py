@@ -1,18 +1,17 @@
 """Correlated tokens: X <- C^{1/2} X, of independent tokens those of covariance C."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from ..tape import Tape
-from .protocol import Place, State
+from .protocol import Place, State, Weightless
 
 __all__ = ["Correlation"]
 
 
 @dataclass(frozen=True)
-class Correlation:
+class Correlation(Weightless):
     """Tokens of covariance C, by the symmetric root of it: the first of the blocks.
 
     Parameters
@@ -22,12 +21,6 @@ class Correlation:
     """
 
     tokens: int
-    joins: ClassVar[bool] = False
-
-    @property
-    def roles(self) -> tuple[tuple[str, int], ...]:
-        """None."""
-        return ()
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -42,4 +35,4 @@ class Correlation:
         for i in range(self.tokens):
             for j in range(i + 1):
                 root[i, j] = root[j, i] = place.constant(next(names), real=True)
-        return state._replace(mixing=root * state.mixing, added=root * state.added, shown=None, rows=())
+        return replace(state, mixing=root * state.mixing, added=root * state.added, shown=None, rows=())

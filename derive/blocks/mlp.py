@@ -1,14 +1,13 @@
 """A multi-layer perceptron of finite width between other blocks: X <- X + phi(A X^T / sqrt(D))^T U / sqrt(D)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from ..architecture import Activation, Architecture
 from ..attention import entry
 from ..tape import Tape
-from .protocol import Direction, Place, State
+from .protocol import Direction, Place, State, Weightless
 
 __all__ = ["MLP", "activated"]
 
@@ -20,7 +19,7 @@ def activated(tape: Tape, place: Place, activation: Activation, seen: sp.Matrix)
 
 
 @dataclass(frozen=True)
-class MLP:
+class MLP(Weightless):
     """Finite width: a row of A reads each token, its activation adds a row of U / sqrt(D) to it.
 
     Parameters
@@ -40,25 +39,19 @@ class MLP:
     activation: Activation = "linear"
     planted: bool = False
     bare: bool = False
-    joins: ClassVar[bool] = False
 
     @property
     def roles(self) -> tuple[tuple[str, int], ...]:
         """The rows of A."""
         return (("a", self.width),) if self.width and self.planted else ()
 
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
     def apply(self, tape: Tape, place: Place) -> State:
         """Tokens with the directions that it adds."""
         state = place.inputs[-1]
         kept = 0 if self.bare else 1
-        out = state._replace(mixing=kept * state.mixing, added=kept * state.added, shown=None, rows=(), scores=None)
+        out = replace(state, mixing=kept * state.mixing, added=kept * state.added, shown=None, rows=(), scores=None)
         if not self.roles:
             return out
         new = activated(tape, place, self.activation, place.seen(tape, "a", self.width)).T
         own = (Direction(place.number, j + 1) for j in range(self.width))
-        return out._replace(added=sp.Matrix.hstack(out.added, new), directions=(*state.directions, *own))
+        return replace(out, added=sp.Matrix.hstack(out.added, new), directions=(*state.directions, *own))

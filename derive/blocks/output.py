@@ -1,16 +1,15 @@
 """What is observed, where that is not what the last block shows: all tokens that leave it, or one of them."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from ..tape import Tape
-from .protocol import Place, State
+from .protocol import Place, State, Weightless
 
 __all__ = ["Output"]
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Weightless):
     """Rows of B: the tokens B X_0 that leave the network, X_0 being known.
 
     Parameters
@@ -24,17 +23,6 @@ class Output:
     """
 
     token: int | None = None
-    joins: ClassVar[bool] = False
-
-    @property
-    def roles(self) -> tuple[tuple[str, int], ...]:
-        """None."""
-        return ()
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
 
     def apply(self, tape: Tape, place: Place) -> State:
         """The same tokens, shown.
@@ -51,4 +39,4 @@ class Output:
                 "attention or a readout behind an mlp instead"
             )
         kept = range(place.tokens) if self.token is None else (self.token,)
-        return state._replace(shown=state.mixing.extract(list(kept), list(range(place.tokens))), rows=())
+        return replace(state, shown=state.mixing.extract(list(kept), list(range(place.tokens))), rows=())

@@ -10,6 +10,7 @@ where t_w vanishes as D^{-1/2} unless the overlaps of w with U are planted. In t
 count for nothing: |x_m|^2 / D = (B B^T)_mm up to D^{-1/2}.
 """
 
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol
 
 import sympy as sp
@@ -18,7 +19,7 @@ from ..attention import Mask
 from ..straightline import Stage
 from ..tape import Tape
 
-__all__ = ["Block", "Direction", "Place", "State", "row_symbols"]
+__all__ = ["Block", "Direction", "Place", "State", "Weightless", "row_symbols"]
 
 
 def row_symbols(role: str, number: int, count: int, tokens: int) -> sp.Matrix:
@@ -77,7 +78,8 @@ class Place(NamedTuple):
         return sp.Symbol(f"t{direction.block}_{direction.number}_{role}{self.number}_{row + 1}", real=True)
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """The tokens X = B X_0 + E U / sqrt(D), and what is observed if nothing follows.
 
     Attributes
@@ -112,7 +114,23 @@ class State(NamedTuple):
             sp.Matrix(*m.shape, lambda i, j, m=m, x=x: tape.put(f"{x}{number}_{i + 1}_{j + 1}", m[i, j]))
             for x, m in (("b", self.mixing), ("e", self.added))
         )
-        return self._replace(mixing=mixing, added=added)
+        return replace(self, mixing=mixing, added=added)
+
+
+class Weightless:
+    """What a block has that brings no indices and no numbers."""
+
+    joins: ClassVar[bool] = False
+
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]:
+        """None."""
+        return ()
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """None."""
+        return ()
 
 
 class Block(Protocol):

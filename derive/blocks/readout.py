@@ -1,7 +1,6 @@
 """Readouts: what is observed of the tokens through weights of its own."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
@@ -10,13 +9,13 @@ from ..attention import softmax_row
 from ..straightline import Stage
 from ..tape import Tape
 from .mlp import activated
-from .protocol import Place, State
+from .protocol import Place, State, Weightless
 
 __all__ = ["Readout"]
 
 
 @dataclass(frozen=True)
-class Readout:
+class Readout(Weightless):
     """Rows w of weights that read the tokens: w X^T/sqrt(D) of each, or of their mean.
 
     Parameters
@@ -36,17 +35,11 @@ class Readout:
     width: int = 1
     activation: Activation = "linear"
     token: int | None = None
-    joins: ClassVar[bool] = False
 
     @property
     def roles(self) -> tuple[tuple[str, int], ...]:
         """Its weights."""
         return () if self.reads == "mean" else (("w", self.width),)
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
 
     def pooling(self, tokens: int) -> sp.Matrix:
         """Weights of the tokens, M x 1."""
@@ -66,14 +59,14 @@ class Readout:
         if self.reads == "mean":
             if state.directions:
                 raise ValueError("the mean of tokens shows what an mlp adds to them: read it out by weights instead")
-            return state._replace(shown=(state.mixing.T * pooling).T, rows=())
+            return replace(state, shown=(state.mixing.T * pooling).T, rows=())
         seen = place.seen(tape, "w", self.width)
         if self.reads == "mlp":
-            return state._replace(shown=activated(tape, place, self.activation, seen), rows=(), scores=seen)
+            return replace(state, shown=activated(tape, place, self.activation, seen), rows=(), scores=seen)
         pooled = (seen * pooling).T
         logits = sp.Matrix(1, self.width, lambda _, k: tape.put(f"z{place.number}_{k + 1}", pooled[k]))
         if self.reads == "linear":
-            return state._replace(shown=logits, rows=())
+            return replace(state, shown=logits, rows=())
         shown = sp.Matrix([softmax_row(tape, f"{place.number}_1", list(logits))])
         stage = Stage(place.number, state.mixing, (logits,), (shown,), None, Architecture(1, 2))
-        return state._replace(shown=shown, rows=((logits, None),), stages=(*state.stages, stage))
+        return replace(state, shown=shown, rows=((logits, None),), stages=(*state.stages, stage))

@@ -1,16 +1,16 @@
 """The residual: what blocks were given, times its strength, is added to what they give."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..tape import Tape
-from .protocol import Place, State
+from .protocol import Place, State, Weightless
 
 __all__ = ["Residual"]
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(Weightless):
     """X <- c X' + X, X' the tokens that entered the latest `over` blocks.
 
     Parameters
@@ -27,11 +27,6 @@ class Residual:
     joins: ClassVar[bool] = True
 
     @property
-    def roles(self) -> tuple[tuple[str, int], ...]:
-        """None."""
-        return ()
-
-    @property
     def constants(self) -> tuple[str, ...]:
         """Its strength."""
         return ("c",)
@@ -44,6 +39,6 @@ class Residual:
         for row in range(before.added.rows):
             for column in range(before.added.cols):
                 added[row, column] += strength * before.added[row, column]
-        return state._replace(
-            mixing=strength * before.mixing + state.mixing, added=added, shown=None, rows=(), scores=None
+        return replace(
+            state, mixing=strength * before.mixing + state.mixing, added=added, shown=None, rows=(), scores=None
         )

@@ -8,10 +8,10 @@ from mpmath.ctx_mp import MPContext
 from ..kernels.kernel import Kernel
 from ..proof import ProofError
 from ..pullback import straight_loss
-from ..straightline import Described, StraightLine, straight_jacobian, straight_link
-from ..symbols import ARGUMENTS
+from ..straightline import Described, straight_jacobian, straight_link
 from .chart_source import IMPORTS
 from .ir import lower
+from .outputs_source import line_kernel
 from .printers import NumbaPrinter
 from .render import run_mp
 
@@ -39,27 +39,10 @@ def square_loss(h, y, constants, losses, slopes):
 '''
 
 
-def _kernel(line: StraightLine, name: str) -> Kernel:
-    return Kernel(
-        name=name,
-        arguments=(*line.variables, *line.model.constants),
-        outputs=tuple((f"out_{n}", value) for n, value in enumerate(line.outputs)),
-        summary="Square loss of an output, and its slopes in the indices.",
-        notes=("The loss, then the slope in every entry of h.",),
-        equations=(6, 23),
-        domain="c > 0, beta > 0, all arguments real",
-        body=line.body,
-        meanings=(
-            *((s.name, "real", "entry of h, or of y") for s in line.variables),
-            *((s.name, "real", "constant of the model") for s in line.model.constants if s.name not in ARGUMENTS),
-        ),
-    )
-
-
 def _prove(model: Described, loss: Kernel) -> None:
     """Compare the slopes with those that the Jacobian of the link gives, at a random point and 40 digits."""
     link, jacobian = straight_link(model), straight_jacobian(model)
-    kernels = [loss, _kernel(link, "link"), _kernel(jacobian, "jacobian")]
+    kernels = [loss, line_kernel(link, "link"), line_kernel(jacobian, "jacobian")]
     printed = run_mp([lower(kernel) for kernel in kernels])
     ctx, draw = MPContext(), random.Random(2025)
     ctx.dps = _DIGITS
@@ -96,7 +79,7 @@ def source_of_loss(model: Described) -> str:
         The slopes are not those that the Jacobian gives.
     """
     line = straight_loss(model)
-    kernel = _kernel(line, "square_loss")
+    kernel = line_kernel(line, "square_loss")
     _prove(model, kernel)
     program = lower(kernel)
     digest = hashlib.sha256(program.digest().encode()).hexdigest()

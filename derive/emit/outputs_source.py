@@ -14,7 +14,7 @@ from .ir import lower
 from .printers import NumbaPrinter
 from .render import run_mp
 
-__all__ = ["source_of_outputs"]
+__all__ = ["line_kernel", "source_of_outputs"]
 
 _DIGITS = 40
 
@@ -59,7 +59,7 @@ def source_of_outputs(model: Described) -> str:
         The Jacobian of the link is not the slope of what is printed.
     """
     line = straight_link(model)
-    kernel = _kernel(line, "outputs")
+    kernel = line_kernel(line, "outputs")
     _prove(model, kernel)
     program = lower(kernel)
     plain, printer = program.specialise(bounded=True), NumbaPrinter(hot=False)
@@ -79,18 +79,19 @@ def source_of_outputs(model: Described) -> str:
     )
 
 
-def _kernel(line: StraightLine, name: str) -> Kernel:
+def line_kernel(line: StraightLine, name: str) -> Kernel:
+    """Kernel of a straight-line program of a model: of its variables, then its constants."""
     return Kernel(
         name=name,
         arguments=(*line.variables, *line.model.constants),
         outputs=tuple((f"out_{n}", value) for n, value in enumerate(line.outputs)),
-        summary="Output of the indices, or its slopes.",
+        summary="Output of the indices, its loss, or slopes of these.",
         notes=("Row by row.",),
         equations=(6, 23),
         domain="constants in the domain of the model, indices real",
         body=line.body,
         meanings=(
-            *((s.name, "real", "entry of h") for s in line.variables),
+            *((s.name, "real", "entry of h, or of y") for s in line.variables),
             *((s.name, "real", "constant of the model") for s in line.model.constants if s.name not in ARGUMENTS),
         ),
     )
@@ -98,7 +99,7 @@ def _kernel(line: StraightLine, name: str) -> Kernel:
 
 def _prove(model: Described, link: Kernel) -> None:
     """Compare the derived Jacobian with differences of what is printed, at a random point and 40 digits."""
-    jacobian = _kernel(straight_jacobian(model), "jacobian")
+    jacobian = line_kernel(straight_jacobian(model), "jacobian")
     printed = run_mp([lower(kernel) for kernel in (link, jacobian)])
     ctx, draw = MPContext(), random.Random(2025)
     ctx.dps = _DIGITS

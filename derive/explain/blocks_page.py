@@ -1,11 +1,12 @@
 """What the theory says about a list of blocks, as plain text, LaTeX or a record: `attnlimits explain --blocks`."""
 
 from dataclasses import asdict
+from functools import singledispatch
 
 import sympy as sp
 
 from ..architecture import Architecture
-from ..blocks import MLP, Attention, Block, Composition, Correlation, Norm, Output, Readout, Residual, composed_chart
+from ..blocks import MLP, Attention, Composition, Correlation, Norm, Output, Readout, Residual, composed_chart
 from ..mixing import activate_score
 from .lines import Line, Section, counted, say, to_latex, to_text
 from .written import as_latex, as_text
@@ -69,71 +70,88 @@ def _index_rows(model: Composition) -> list[dict[str, object]]:
 def _definitions(model: Composition) -> list[Line]:
     lines = []
     for number, block in enumerate(model.blocks, start=1):
-        lines += _lines(block, number, model)
+        lines += _lines(block, number)
     return lines
 
 
-def _lines(block: Block, n: int, model: Composition) -> list[Line]:
-    """The formulas of one block."""
-    before, tail = f"B_{n - 1}", ""
-    if isinstance(block, Correlation):
-        return [Line(f"B_{n} = C^(1/2)", rf"B_{n} = C^{{1/2}}")]
-    if isinstance(block, Attention):
-        left, right = block.roles[0][0], block.roles[-1][0]
-        if block.mask is not None:
-            seen = "; ".join(",".join(str(j + 1) for j, x in enumerate(row) if x) for row in block.mask)
-            tail = f", rows see the tokens {seen}"
-        name = _function(block.activation) if callable(block.activation) else str(block.activation)
-        scores = f"beta_{n}*({left}_{n}*{before}.T).T*({right}_{n}*{before}.T)"
-        return [
-            Line(
-                f"S_{n} = sigma({scores}), sigma = {name}{tail}",
-                rf"S_{n} = \sigma\left(\beta_{n} {before} {left}_{n}^T {right}_{n} {before}^T\right)"
-                rf"\quad \text{{({name.replace('_', ' ')}{tail})}}",
-            ),
-            Line(f"B_{n} = S_{n}*{before}", rf"B_{n} = S_{n} {before}"),
-        ]
-    if isinstance(block, Residual):
-        return [
-            Line(
-                f"B_{n} = c_{n}*B_{n - 1 - block.over} + {before}", rf"B_{n} = c_{n} B_{n - 1 - block.over} + {before}"
-            )
-        ]
-    if isinstance(block, Norm):
-        return [
-            Line(
-                f"B_{n} = diag({before}*{before}.T)^(-1/2)*{before}, as |x_m|^2/D = ({before}*{before}.T)_mm",
-                rf"B_{n} = \mathrm{{diag}}({before} {before}^T)^{{-1/2}} {before}",
-            )
-        ]
-    if isinstance(block, MLP):
-        kept = "0" if block.bare else before
-        if block.planted:
-            value = _function(block.activation)
-            return [Line(f"B_{n} = {kept}, E_{n} = phi(a_{n}*{before}.T).T, phi = {value}", rf"B_{n} = {kept}")]
+@singledispatch
+def _lines(block: object, n: int) -> list[Line]:
+    """The formulas of block n."""
+    raise NotImplementedError(f"no formulas are known of {type(block).__name__}")
+
+
+@_lines.register
+def _(block: Correlation, n: int) -> list[Line]:
+    return [Line(f"B_{n} = C^(1/2)", rf"B_{n} = C^{{1/2}}")]
+
+
+@_lines.register
+def _(block: Attention, n: int) -> list[Line]:
+    before, tail, (left, right) = f"B_{n - 1}", "", (block.roles[0][0], block.roles[-1][0])
+    if block.mask is not None:
+        seen = "; ".join(",".join(str(j + 1) for j, x in enumerate(row) if x) for row in block.mask)
+        tail = f", rows see the tokens {seen}"
+    name = _function(block.activation) if callable(block.activation) else str(block.activation)
+    scores = f"beta_{n}*({left}_{n}*{before}.T).T*({right}_{n}*{before}.T)"
+    return [
+        Line(
+            f"S_{n} = sigma({scores}), sigma = {name}{tail}",
+            rf"S_{n} = \sigma\left(\beta_{n} {before} {left}_{n}^T {right}_{n} {before}^T\right)"
+            rf"\quad \text{{({name.replace('_', ' ')}{tail})}}",
+        ),
+        Line(f"B_{n} = S_{n}*{before}", rf"B_{n} = S_{n} {before}"),
+    ]
+
+
+@_lines.register
+def _(block: Residual, n: int) -> list[Line]:
+    entered = f"B_{n - 1 - block.over}"
+    return [Line(f"B_{n} = c_{n}*{entered} + B_{n - 1}", rf"B_{n} = c_{n} {entered} + B_{n - 1}")]
+
+
+@_lines.register
+def _(block: Norm, n: int) -> list[Line]:
+    before = f"B_{n - 1}"
+    return [
+        Line(
+            f"B_{n} = diag({before}*{before}.T)^(-1/2)*{before}, as |x_m|^2/D = ({before}*{before}.T)_mm",
+            rf"B_{n} = \mathrm{{diag}}({before} {before}^T)^{{-1/2}} {before}",
+        )
+    ]
+
+
+@_lines.register
+def _(block: MLP, n: int) -> list[Line]:
+    kept = "0" if block.bare else f"B_{n - 1}"
+    if not block.planted:
         return [say(f"block {n}, an mlp of width {block.width}, is invisible to what follows: B_{n} = {kept}")]
-    if isinstance(block, Output):
-        where = f"all rows of {before}" if block.token is None else f"row {block.token + 1} of {before}"
-        return [say(f"observed: {where}, the tokens that leave in terms of those that enter")]
-    assert isinstance(block, Readout)
-    return [say(f"observed: {_read(block, n)}")]
+    value = _function(block.activation)
+    return [Line(f"B_{n} = {kept}, E_{n} = phi(a_{n}*B_{n - 1}.T).T, phi = {value}", rf"B_{n} = {kept}")]
+
+
+@_lines.register
+def _(block: Output, n: int) -> list[Line]:
+    where = f"all rows of B_{n - 1}" if block.token is None else f"row {block.token + 1} of B_{n - 1}"
+    return [say(f"observed: {where}, the tokens that leave in terms of those that enter")]
+
+
+@_lines.register
+def _(block: Readout, n: int) -> list[Line]:
+    pooled = "the mean of the tokens" if block.token is None else f"token {block.token + 1}"
+    seen = f"w_{n}*B_{n - 1}.T"
+    read = {
+        "mean": "the mean of the tokens in terms of those that enter",
+        "mlp": f"phi({seen}) of every token, phi = {_function(block.activation)}",
+        "linear": f"{seen} for {pooled}",
+        "softmax": f"softmax({seen}) over the classes for {pooled}",
+    }[block.reads]
+    return [say(f"observed: {read}")]
 
 
 def _function(activation: object) -> str:
     if activation == "linear":
         return "z"
     return to_text(activate_score(Architecture(1, 2, activation=activation), _Z))  # type: ignore[arg-type]
-
-
-def _read(block: Readout, n: int) -> str:
-    pooled = "the mean of the tokens" if block.token is None else f"token {block.token + 1}"
-    seen = f"w_{n}*B_{n - 1}.T"
-    return {
-        "mean": "the mean of the tokens in terms of those that enter",
-        "mlp": f"phi({seen}) of every token, phi = {_function(block.activation)}",
-        "linear": f"{seen} for {pooled}",
-        "softmax": f"softmax({seen}) over the classes for {pooled}",
-    }[block.reads]
 
 
 def _left_open(model: Composition) -> list[Line]:

@@ -54,4 +54,4 @@ def _exchanged(model: Network) -> tuple[Entries, ...]:
         return ()
     rows = range(model.parts[-1][0][0].start, model.parts[-1][0][0].stop)
     pairs = tuple((i, j) for i in rows for j in rows if i < j)
-    return (pairs,) if pairs and not model.chain.odd(model.noise > 0) else ()
+    return (pairs,) if pairs and not model.chain.shown.odd(model.noise > 0) else ()

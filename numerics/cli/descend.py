@@ -29,7 +29,7 @@ from .data import (
 )
 from .flags import model_of
 from .prior_flags import check_prior, law_of, prior_flags
-from .spectrum_flags import spectrum_flag, spectrum_given
+from .spectrum_flags import spectrum_given
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -59,7 +59,6 @@ def add(verbs: Verbs) -> None:
     group.add_argument("--epochs", type=int, default=200, help="most passes over the data (default: %(default)s)")
     prior_flags(group)
     iteration_flags(group, (*STARTS, "teacher"), "the gradient over the weights")
-    spectrum_flag(group)
 
 
 def run(args: argparse.Namespace) -> Outcome:

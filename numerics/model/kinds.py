@@ -122,7 +122,7 @@ def posterior_on_chart(model: object) -> bool:
     if not isinstance(model, Network):
         return False
     if model.chain is not None:
-        return model.noise > 0 or model.chain.charted
+        return model.noise > 0 or model.chain.shown.charted
     if branched(model):
         return True
     own = isinstance(model.activation, ScoreFunction)

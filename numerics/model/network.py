@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from types import ModuleType
-from typing import cast
+from typing import TYPE_CHECKING, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,6 +124,36 @@ class Network:
     token_covariance: str | ArrayLike | None = None
     chain: Chain | None = None
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            layers: int = 2,
+            tokens: int = 2,
+            rank: int | tuple[int, ...] = 1,
+            skip: float = 1.0,
+            beta: float = 1.0,
+            activation: Activation = "softmax",
+            tied: bool = True,
+            heads: int = 1,
+            output: str = "last",
+            readouts: Sequence[ArrayLike] | None = None,
+            noise: float = 0.0,
+            mask: str | ArrayLike | None = None,
+            token_covariance: str | ArrayLike | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            layers: str | Sequence[Block],
+            tokens: int = 2,
+            *,
+            noise: float = 0.0,
+            token_covariance: str | ArrayLike | None = None,
+        ) -> None: ...
+        def __init__(self, *args: object, **kwargs: object) -> None: ...
+
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
         listed = isinstance(self.layers, str | list | tuple)
@@ -181,7 +211,7 @@ class Network:
                 "chain": chain,
                 "layers": len(chain.groups),
                 "rank": tuple(group[0].size for group in chain.groups),
-                "activation": chain.activation,
+                "activation": chain.shown.activation,
                 "tied": not any(rows.role in ("k", "q") for rows in chain.rows),
                 "output": "sequence" if chain.shown.tokens else "last",
                 "readouts": (),
@@ -334,7 +364,7 @@ class Network:
     def seen_last(self) -> bool:
         """Whether the attention of the last layer is what is observed."""
         if self.chain is not None:
-            return isinstance(self.chain.blocks[-1], Attention)
+            return self.chain.shown.attention
         return self.output == "last"
 
     @property

@@ -38,7 +38,7 @@ def reduced(model: Network | Link) -> tuple[Network | Link, str]:
     if chain is None or isinstance(model, Link) or model.noise:
         return model, ""
     last = chain.blocks[-1]
-    if len(chain.groups) > 1 or not isinstance(last, Attention):
+    if len(chain.groups) > 1 or type(last) is not Attention:
         return model, ""
     before = chain.blocks[:-1]
     if before and not (len(before) == 1 and isinstance(before[0], Correlation)):

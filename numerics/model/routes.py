@@ -234,7 +234,7 @@ def _why_not(chain: Chain) -> str:
             "planted overlaps of an mlp leave no symmetry that keeps its rows apart from later ones; message passing, "
             "descent and data serve them, and this verb the list without them"
         )
-    if not chain.charted:
+    if not chain.shown.charted:
         return (
             "what its output leaves open of the indices has no coordinates (masked keys and queries, tokens that "
             "leave, the mean of them); with noise on the output, --noise DELTA, every list is served"

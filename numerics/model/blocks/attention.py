@@ -13,7 +13,7 @@ from ...core.shown import in_html
 from ...core.validation import flag, positive, whole
 from ..activations import ACTIVATIONS, Activation, ScoreFunction, activated, read_activation
 from .masks import as_mask, described
-from .protocol import Array, Tokens
+from .protocol import Array, Shown, Tokens
 
 __all__ = ["Attention", "function_of"]
 
@@ -110,6 +110,12 @@ class Attention:
         words += [f"beta={self.beta:g}"] if self.beta != 1 else []
         words += [f"activation={self.name}"] if self.activation != "softmax" else []
         return f"attention({', '.join(words)})" if words else "attention"
+
+    def shown(self, tokens: int) -> Shown:
+        """Its weights; through a mask those of tied softmax or linear layers of rank 1 have coordinates."""
+        mask = as_mask(self.mask, tokens)
+        plain = self.tied and self.rank == 1 and self.activation in ACTIVATIONS
+        return Shown((tokens, tokens), self.activation, mask, charted=mask is None or plain)
 
     def forward(self, inputs: list[Tokens], weights: dict[str, Array]) -> Tokens:
         """Scores of the tokens, what the activation makes of them, and the tokens weighted by it."""

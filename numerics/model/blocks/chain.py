@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..activations import Activation
 from .attention import Attention
 from .correlation import Correlation, token_covariance
 from .grammar import read_blocks
 from .masks import as_mask
 from .mlp import MLP
 from .norm import Norm
-from .protocol import Array, Block, Shown, Tokens
+from .protocol import Array, Block, Last, Shown, Tokens
 from .readout import Output, Readout
 from .residual import Residual
 
@@ -78,7 +77,7 @@ class Chain:
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
-        if not self.blocks or not isinstance(self.blocks[-1], Attention | Output | Readout):
+        if not self.blocks or not isinstance(self.blocks[-1], Last):
             raise ValueError(
                 "the last block must show something: an attention its weights, readout(..) what it reads, output(..) "
                 "the tokens that leave"
@@ -86,21 +85,24 @@ class Chain:
         if not self.rows:
             raise ValueError("a network needs a block with weights that read tokens: attention(..) or readout(..)")
         for number, block in enumerate(self.blocks, start=1):
-            if isinstance(block, Output | Readout) and number < len(self.blocks):
-                raise ValueError(f"{block.text()} shows what is observed: it must be the last block")
-            if isinstance(block, Output | Readout) and (block.token or 1) > self.tokens:
-                raise ValueError(f"{block.text()}: there are {self.tokens} tokens")
+            if isinstance(block, Last):
+                shown = block.shown(self.tokens)
+                if not shown.attention and number < len(self.blocks):
+                    raise ValueError(f"{block.text()} shows what is observed: it must be the last block")
             if isinstance(block, Residual) and block.over >= number:
                 raise ValueError(f"{block.text()} leads around {block.over} blocks, but {number - 1} are before it")
-            if isinstance(block, Attention):
-                as_mask(block.mask, self.tokens)
-            if isinstance(block, MLP) and block.overlaps is not None:
-                later = sum(rows.size for rows in self.rows if rows.number > number)
-                if np.shape(block.overlaps)[0] != later:
-                    raise ValueError(
-                        f"overlaps of {block.text()} must have a row for each of the {later} later rows of weights, "
-                        f"got {np.shape(block.overlaps)[0]}"
-                    )
+        for number, mlp in self._seen_mlps:
+            later, given = sum(rows.size for rows in self.rows if rows.number > number), len(np.asarray(mlp.overlaps))
+            if given != later:
+                raise ValueError(
+                    f"overlaps of {mlp.text()} must have a row for each of {later} later rows of weights, got {given}"
+                )
+
+    @property
+    def _seen_mlps(self) -> list[tuple[int, MLP]]:
+        """Places of the mlps whose overlaps are planted."""
+        numbered = enumerate(self.blocks, start=1)
+        return [(n, block) for n, block in numbered if isinstance(block, MLP) and block.overlaps is not None]
 
     @cached_property
     def rows(self) -> tuple[Rows, ...]:
@@ -136,23 +138,22 @@ class Chain:
     @property
     def planted(self) -> bool:
         """Whether later weights have overlaps with what an mlp adds."""
-        return any(isinstance(block, MLP) and block.overlaps is not None for block in self.blocks)
+        return bool(self._seen_mlps)
 
     @cached_property
     def constants(self) -> Array:
         """Numbers of all blocks, then the planted overlaps: mlp by mlp, for each of its rows all later rows."""
         own = [x for block in self.blocks for x in block.numbers(self.tokens)]
-        for number, block in enumerate(self.blocks, start=1):
-            if isinstance(block, MLP) and block.overlaps is not None:
-                table = np.asarray(block.overlaps)
-                first = min(rows.start for rows in self.rows if rows.number > number)
-                order = sorted(
-                    (rows.number, row, rows.role, rows.start - first + row)
-                    for rows in self.rows
-                    if rows.number > number
-                    for row in range(rows.size)
-                )
-                own += [float(table[place, j]) for j in range(block.width) for *_, place in order]
+        for number, mlp in self._seen_mlps:
+            table = np.asarray(mlp.overlaps)
+            first = min(rows.start for rows in self.rows if rows.number > number)
+            order = sorted(
+                (rows.number, row, rows.role, rows.start - first + row)
+                for rows in self.rows
+                if rows.number > number
+                for row in range(rows.size)
+            )
+            own += [float(table[place, j]) for j in range(mlp.width) for *_, place in order]
         return np.array(own)
 
     @property
@@ -163,45 +164,20 @@ class Chain:
     @property
     def shown(self) -> Shown:
         """What is observed."""
-        last, m = self.blocks[-1], self.tokens
-        if isinstance(last, Attention):
-            return Shown((m, m), last.activation == "softmax")
-        if isinstance(last, Output):
-            return Shown((m if last.token is None else 1, m), False, tokens=True)
-        assert isinstance(last, Readout)
-        shapes = {"mlp": (last.width, m), "mean": (1, m)}
-        return Shown(shapes.get(last.reads, (1, last.width)), last.reads == "softmax")
+        last = self.blocks[-1]
+        assert isinstance(last, Last)
+        return last.shown(self.tokens)
 
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Which entries of an output its rows have, in the shape of the output."""
-        last, out = self.blocks[-1], np.ones(self.shown.shape, dtype=bool)
-        mask = as_mask(last.mask, self.tokens) if isinstance(last, Attention) else None
-        return out if mask is None else out & np.array(mask)
-
-    @property
-    def activation(self) -> Activation:
-        """What acts last on what is shown."""
-        last = self.blocks[-1]
-        if isinstance(last, Attention):
-            return last.activation
-        if isinstance(last, Readout):
-            return "softmax" if last.reads == "softmax" else last.activation
-        return "linear"
-
-    @property
-    def charted(self) -> bool:
-        """Whether what an output without noise leaves open of the indices may have coordinates."""
-        last = self.blocks[-1]
-        if isinstance(last, Attention):
-            plain = last.tied and last.rank == 1 and last.activation in ("softmax", "linear")
-            return as_mask(last.mask, self.tokens) is None or plain
-        return isinstance(last, Readout) and last.reads != "mean"
+        found = self.shown
+        return np.ones(found.shape, dtype=bool) if found.mask is None else np.array(found.mask)
 
     @property
     def informed(self) -> bool:
         """Whether outputs inform of the last rows at once: what a readout shows is linear in its weights."""
-        return isinstance(self.blocks[-1], Readout) and self.blocks[-1].reads != "mean"
+        return bool(self.shown.read)
 
     @property
     def log_unit(self) -> float:
@@ -209,16 +185,14 @@ class Chain:
 
         B 1 = kappa 1 where all before are softmax layers and residuals; elsewhere no mean is left out.
         """
-        if any(
-            isinstance(b, Norm | Correlation) or getattr(b, "activation", "softmax") != "softmax" for b in self.blocks
-        ):
-            return 0.0
-        last = self.rows[-1]
-        if last.role != "q":
+        last, kinds = self.rows[-1], {block.kind for block in self.blocks}
+        layers = [block for block in self.blocks if type(block) is Attention]
+        if last.role != "q" or kinds & {"norm", "correlation"} or any(x.activation != "softmax" for x in layers):
             return 0.0
         states = [Tokens(np.ones((1, self.tokens, 1)))]
         for block in self.blocks[:-1]:
-            states.append(block.forward(states, {role: np.zeros((count, 1)) for role, count in block.rows}))
+            roles = (*block.rows, ("a", 1), ("u", 1)) if type(block) is MLP else block.rows
+            states.append(block.forward(states, {role: np.zeros((count, 1)) for role, count in roles}))
         kappa = float(states[-1].x[0, 0, 0])
         return last.size * (math.log(abs(kappa) * self.tokens) - 0.5 * math.log(self.tokens))
 
@@ -228,15 +202,7 @@ class Chain:
         Those of a readout, and of all that planted overlaps tie together.
         """
         own = next(part for part in self.rows if part.slice == rows)
-        mlps = [n for n, b in enumerate(self.blocks, start=1) if isinstance(b, MLP) and b.overlaps is not None]
-        return own.role in ("a", "w") or any(own.number > n for n in mlps)
-
-    def odd(self, noisy: bool) -> bool:
-        """Whether changing the sign of one row of a readout changes signs of what it shows alone."""
-        last = self.blocks[-1]
-        assert isinstance(last, Readout)
-        # Without noise a monotone function shows what the linear one does.
-        return last.reads == "linear" or (last.reads == "mlp" and (last.activation == "linear" or not noisy))
+        return own.role in ("a", "w") or any(own.number > number for number, _ in self._seen_mlps)
 
     def text(self) -> str:
         """The list in the words of the command line."""
@@ -263,7 +229,7 @@ class Chain:
         sequence = isinstance(blocks[-1], Output) and blocks[-1].token is None
         if sequence:
             blocks.pop()
-        layers = [block for block in blocks if isinstance(block, Attention)]
+        layers = [block for block in blocks if type(block) is Attention]
         skips = [block for block in blocks if isinstance(block, Residual)]
         wanted = [kind for _ in layers for kind in (Attention, Residual)]
         if not layers or [type(block) for block in blocks] != (wanted if sequence else wanted[:-1]):
@@ -310,7 +276,6 @@ class Chain:
                 if not block.rows:
                     own["a"], own["u"] = own["u"][: block.width], own["u"][block.width :]
             states.append(block.forward(states, own))
-        shown, last = states[-1].shown, self.blocks[-1]
+        shown = states[-1].shown
         assert shown is not None
-        columns = isinstance(last, Output) or (isinstance(last, Readout) and last.reads == "mean")
-        return np.swapaxes(shown, -1, -2) if columns else shown
+        return np.swapaxes(shown, -1, -2) if self.shown.tokens else shown

@@ -10,7 +10,7 @@ from ...core.shown import in_html
 from ...core.validation import choice, whole
 from ..activations import Activation, activated
 from .attention import function_of
-from .protocol import Array, Tokens
+from .protocol import Array, Shown, Tokens
 
 __all__ = ["Output", "Readout"]
 
@@ -78,6 +78,16 @@ class Readout:
         words += [] if self.token is None else [f"token={self.token}"]
         return f"readout({', '.join(words)})"
 
+    def shown(self, tokens: int) -> Shown:
+        """What is read."""
+        _refuse_token(self, tokens)
+        if self.reads == "mean":
+            return Shown((1, tokens), "linear", charted=False, tokens=True)
+        if self.reads == "mlp":
+            return Shown((self.width, tokens), self.activation, read="values")
+        shares = self.reads == "softmax"
+        return Shown((1, self.width), "softmax" if shares else "linear", read="shares" if shares else "linear")
+
     def forward(self, inputs: list[Tokens], weights: dict[str, Array]) -> Tokens:
         """What is read; of a mean of tokens the mean itself, shape (n, 1, D)."""
         x = inputs[-1].x
@@ -131,7 +141,18 @@ class Output:
         """Its words."""
         return "output(sequence)" if self.token is None else f"output(token={self.token})"
 
+    def shown(self, tokens: int) -> Shown:
+        """Rows of B."""
+        _refuse_token(self, tokens)
+        return Shown((tokens if self.token is None else 1, tokens), "linear", charted=False, tokens=True)
+
     def forward(self, inputs: list[Tokens], weights: dict[str, Array]) -> Tokens:
         """The tokens themselves, shape (n, M, D) or (n, 1, D)."""
         x = inputs[-1].x
         return Tokens(x, x if self.token is None else x[..., self.token - 1 : self.token, :])
+
+
+def _refuse_token(block: Readout | Output, tokens: int) -> None:
+    """Raise ValueError for a token that is not there."""
+    if (block.token or 1) > tokens:
+        raise ValueError(f"{block.text()}: there are {tokens} tokens")
