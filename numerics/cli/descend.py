@@ -105,7 +105,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         return al.descend(asked, x, y, start=start, teacher=weights, rng=seed, **_settings(args))
 
     inputs = spectrum_given(args)
-    found = instances_of(args, model, one, prior=prior if inputs is None else inputs)
+    found = instances_of(args, model, one, prior=prior)
     average = al.learning.mean_of(found, [r.n_epochs for r in found])
     cosines = np.array([r.cosine for r in found])
     cosine, error = cosines.mean(axis=0), al.learning.standard_error(cosines)

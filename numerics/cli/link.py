@@ -60,7 +60,7 @@ def threshold(args: argparse.Namespace) -> Outcome:
     if not args.staircase:
         if args.given is not None:
             raise ValueError("--given belongs to --staircase: a threshold of a link is from zero overlap")
-        if args.row_covariance is not None:
+        if getattr(args, "row_covariance", None) is not None:
             link = rows_of(args).whitened(link)
             kernel = link.kernel
         result = al.threshold(link, digits=digits, spectrum=spectrum_given(args))

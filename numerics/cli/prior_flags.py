@@ -60,12 +60,12 @@ def check_prior(args: argparse.Namespace) -> None:
     """Refuse flags that do not belong together, or are out of range."""
     if (args.density is None) == (args.prior == "sparse"):
         raise ValueError("--density belongs to --prior sparse, and is needed there")
-    if args.spectrum is not None and args.prior != "gaussian":
+    if getattr(args, "spectrum", None) is not None and args.prior != "gaussian":
         raise ValueError(
             f"--spectrum is served with Gaussian weights, and --prior {args.prior} has independent entries, which are "
             "not independent in the eigenbasis of the inputs; leave one of them out"
         )
-    if args.row_covariance is not None and args.prior != "gaussian":
+    if getattr(args, "row_covariance", None) is not None and args.prior != "gaussian":
         raise ValueError(f"--row-covariance is of Gaussian rows, and --prior is {args.prior}")
     strength = getattr(args, "side_strength", None)
     if strength is not None and not (math.isfinite(strength) and strength >= 0):
@@ -99,11 +99,16 @@ def shares_of(args: argparse.Namespace) -> list[float]:
 
 
 def law_of(args: argparse.Namespace) -> "Prior":
-    """Law of the weights, whatever is known of them."""
+    """Law of the weights as inputs of the flags see them, whatever is known of them."""
     from ..priors import prior_named  # NumPy; `al.free_energy` would load all of the free entropy
 
     check_prior(args)
-    return prior_named(args.prior, args.density) if args.row_covariance is None else rows_of(args)
+    rows = getattr(args, "row_covariance", None)
+    if (inputs := spectrum_given(args)) is not None:
+        if rows is not None:
+            raise ValueError("--spectrum is served with independent rows, and not beside --row-covariance")
+        return inputs
+    return prior_named(args.prior, args.density) if rows is None else rows_of(args)
 
 
 def rows_of(args: argparse.Namespace) -> "Rows":
@@ -118,14 +123,13 @@ def prior_of(args: argparse.Namespace) -> "Prior":
     """Prior of the flags, with what is known of the weights."""
     from ..priors import Informed
 
-    if (inputs := spectrum_given(args)) is not None:
-        if any(shares_of(args)) or getattr(args, "side_strength", None) or args.row_covariance is not None:
-            raise ValueError("--spectrum is served with independent Gaussian weights of which nothing is known")
-        check_prior(args)
-        return inputs
     prior, shares, strength = law_of(args), shares_of(args), getattr(args, "side_strength", None) or 0.0
     if not any(shares) and not strength:
         return prior
-    if args.row_covariance is not None:
-        raise ValueError("--known and --side-strength are of independent rows, and not served beside --row-covariance")
+    for flag in ("row_covariance", "spectrum"):
+        if getattr(args, flag, None) is not None:
+            raise ValueError(
+                f"--known and --side-strength are of independent rows and white inputs, and not served beside "
+                f"--{flag.replace('_', '-')}"
+            )
     return Informed(prior, shares, strength)

@@ -25,7 +25,8 @@ def spectrum_flag(group: Flags) -> None:
 
 def spectrum_given(args: argparse.Namespace) -> "Spectrum | None":
     """Spectrum of the flag, None without it."""
-    return None if args.spectrum is None else _read(args.spectrum)
+    given = getattr(args, "spectrum", None)
+    return None if given is None else _read(given)
 
 
 @cache

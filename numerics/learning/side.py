@@ -1,5 +1,7 @@
 """What is known of the weights beside the samples: noisy ones, and some of them exactly."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

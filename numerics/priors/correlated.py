@@ -5,6 +5,8 @@ g(h) is the link g(L k) of independent rows, and overlaps are q = L q_v L^T. Sta
 energies are those of that link; message passing needs the posterior of w alone.
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 from functools import cached_property

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 __all__ = ["shifted", "sobol"]
@@ -63,7 +62,9 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     # The dimensions that joe_kuo.txt beside this file has; later ones are SciPy's.
     own_dimensions = 32
     if dimension > own_dimensions:
-        return np.asarray(scipy.stats.qmc.Sobol(dimension, rng=rng).random(count))
+        from scipy.stats import qmc  # it takes long to load
+
+        return np.asarray(qmc.Sobol(dimension, rng=rng).random(count))
     stream = rng.spawn(1)[0]
     powers = np.uint32(1) << np.arange(_BITS, dtype=np.uint32)
     shift = stream.integers(2, size=(dimension, _BITS), dtype=np.uint32) @ powers

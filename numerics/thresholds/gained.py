@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..core.results import ThresholdResult
 from ..priors import Prior, as_setting
 from ..priors.spectrum import Spectrum
-from .link.thresholds import LinkThreshold
+from .link.result import LinkThreshold
 
 __all__ = ["gained"]
 
@@ -48,8 +48,9 @@ def gained(result: Threshold, prior: Prior) -> Threshold:
         "operator_norm": result.operator_norm * float(square),
         "origin": result.origin.with_settings(**as_setting(prior)),
     }
-    if isinstance(result, LinkThreshold) and result.at_least is not None:
-        changed["at_least"] = result.at_least / float(square)
+    at_least: float | None = getattr(result, "at_least", None)
+    if at_least is not None:
+        changed["at_least"] = at_least / float(square)
     if result.value is not None and result.error is not None and float(result.value) > 0:
         exact = _quotient(result.exact, square)
         closed = _fraction(exact)

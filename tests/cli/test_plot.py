@@ -64,10 +64,10 @@ def test_refused_before_anything_is_computed(attnlimits, line, says):
 def test_a_list_of_figures(attnlimits):
     said = attnlimits("figure --list")
     lines = said.out.splitlines()
-    assert said.status == 0 and len(lines) == 20
+    assert said.status == 0 and len(lines) == 21
     assert lines[4].startswith("troiani2025-5 ") and "nothing is learned of it" in lines[4]
     found = json.loads(attnlimits("figure --list --json").out)
-    assert len(found["figures"]) == 20 and found["figures"]["chen2024-scaling"].startswith("Scaling: ")
+    assert len(found["figures"]) == 21 and found["figures"]["chen2024-scaling"].startswith("Scaling: ")
 
 
 def test_looks_of_a_figure(attnlimits, tmp_path):

@@ -233,10 +233,21 @@ def _image(samples: Passes, side: Side, prior: Prior, weights: Array, covariance
     """C and What by a pass over the samples, without damping."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
-        best, newest = side.posterior(prior, curvature, pull + curvature @ weights)
+        try:
+            best, newest = side.posterior(prior, curvature, pull + curvature @ weights)
+        except ConvergenceError:
+            # Slopes of few samples may have a small negative mean, which laws with heavy tails do not bear.
+            curvature = _without_negative(curvature)
+            best, newest = side.posterior(prior, curvature, pull + curvature @ weights)
     except ConvergenceError as error:
         raise DivergedError(str(error)) from error
     return newest, best
+
+
+def _without_negative(matrix: Array) -> Array:
+    """The nearest positive semi-definite matrix to a symmetric one."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0)) @ vectors.T)
 
 
 class _Slopeless:

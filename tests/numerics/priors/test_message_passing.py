@@ -26,7 +26,7 @@ def overlaps(model, alpha, prior, side=None, **settings):
     return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(COUNT)
 
 
-@pytest.mark.slow_for("network-prior of density", "network-binary prior")
+@pytest.mark.slow_for("network-prior of density exp(", "network-binary prior")
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.describe())
 @pytest.mark.parametrize(("model", "alpha"), [(SIGN, 1.0), (LAYER, 0.3)], ids=["link", "network"])
 def test_of_every_prior(model, alpha, prior):

@@ -157,9 +157,10 @@ def test_parameters_of_a_point_are_those_that_its_numbers_depend_on():
         "tokens",
         "untied",
     )
-    prior = ("density", "prior")
+    prior = ("density", "prior", "row_covariance", "spectrum")
+    side = ("known", "side_strength")
     effort = ("accuracy", "max_iter", "nodes", "replicas", "samples", "seed", "start", "tol")
-    assert set(tasks.TASKS["evolve"].canonical({"alpha": 0.5})) == {"alpha", *model, *prior, *effort}
+    assert set(tasks.TASKS["evolve"].canonical({"alpha": 0.5})) == {"alpha", *model, *prior, *side, *effort}
     threshold = ("accuracy", "digits", "given", "layer", "replicas", "rigorous", "samples", "seed", "staircase")
     assert set(tasks.TASKS["threshold"].canonical({})) == {*model, *prior, *threshold}
     with pytest.raises(ValueError, match="task evolve has no parameter 'plot'"):

@@ -20,7 +20,7 @@ def outcome(sizes, others=5.0, limit=400):
         moved = np.array([next(iterates) * first, next(norms) * second])
         return moved, np.eye(2) - moved @ moved.T / DIMENSION, np.eye(2)
 
-    loop = Loop(Network(2, 2), 0.0, limit, 1e-3, "slope", 0)
+    loop = Loop(Network(2, 2), 0.0, limit, 1e-3, variance="slope", rng=0)
     return loop.run(
         advance,
         DIMENSION,
