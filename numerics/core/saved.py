@@ -47,7 +47,7 @@ _PLACES = {
     "Inputs": "learning.inputs",
     "Jump": "fixed_point.continuation.records",
     "LinkStaircase": "thresholds.link.staircase",
-    "LinkThreshold": "thresholds.link.thresholds",
+    "LinkThreshold": "thresholds.link.result",
     "multihead.Attempt": "multihead.sculpt.results",
     "multihead.Body": "multihead.sculpt.body",
     "multihead.Box": "multihead.sculpt.programs",
