@@ -88,9 +88,8 @@ def headline(record: Record) -> Headline:
     """Laplace weights at alpha = 1."""
     found = record["headline"]
     value = f"{found['value']:.10f}"
-    return Headline(
-        value, found["error"], [record["model"], f"Laplace weights at alpha = {found['alpha']:g}: q = {value}"]
-    )
+    lines = [record["model"], f"Laplace weights at alpha = {found['alpha']:g}: q = {value}"]
+    return Headline(value, found["error"], lines, how="estimated")
 
 
 FIGURE = PaperFigure("troiani2025-priors", DATA, draw, headline, compute, width=PAGE)
