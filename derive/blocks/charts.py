@@ -230,8 +230,8 @@ def _refuse_lost(model: Architecture) -> None:
         )
 
 
-def _reflected(place: Place, last: Readout, names: Names) -> tuple[sp.Matrix, sp.Expr, sp.Matrix]:
-    """The pooled row p = B^T a of the tokens' mixing, its length, and the reflection of the first axis to it."""
+def _reflected(place: Place, last: Readout, names: Names) -> tuple[sp.Matrix, sp.Expr, sp.Expr, sp.Matrix]:
+    """The pooled row p = B^T a of the mixing, its length, a sign, and the reflection of the axis to - sign p/|p|."""
     pooled = place.inputs[-1].mixing.T * last.pooling(place.tokens)
     p = sp.Matrix(place.tokens, 1, lambda m, _: names.put(f"p_{m + 1}", pooled[m]))
     length = names.put("length", sp.sqrt(sp.Add(*[x**2 for x in p])), positive=True)
@@ -240,13 +240,12 @@ def _reflected(place: Place, last: Readout, names: Names) -> tuple[sp.Matrix, sp
     w = sp.Matrix(place.tokens, 1, lambda m, _: p[m] / length + (side if m == 0 else 0))
     w = sp.Matrix(place.tokens, 1, lambda m, _: names.put(f"w_{m + 1}", w[m]))
     scale = names.put("scale", 2 / sp.Add(*[x**2 for x in w]))
-    return w, length, sp.eye(place.tokens) - scale * w * w.T
+    return p, length, side, sp.eye(place.tokens) - scale * w * w.T
 
 
 def _pooled(last: Readout, place: Place, found: _Last, names: Names) -> tuple[sp.Matrix, sp.Expr, list[sp.Expr]]:
     """The rows of a readout from what it shows of the pooled tokens, their weight, and entries kept as they are."""
-    _, length, reflection = _reflected(place, last, names)
-    side = sp.Symbol("side", real=True)
+    p, length, side, reflection = _reflected(place, last, names)
     offset = (
         (_offset(last, place) * last.pooling(place.tokens)) if place.inputs[-1].directions else sp.zeros(last.width, 1)
     )
@@ -254,8 +253,7 @@ def _pooled(last: Readout, place: Place, found: _Last, names: Names) -> tuple[sp
     kept, common = [], sp.S.Zero
     if last.reads == "softmax":
         kept = list(h[last.width - 1, :])
-        pooled = place.inputs[-1].mixing.T * last.pooling(place.tokens)
-        common = names.put("common", (h[last.width - 1, :] * pooled)[0] + offset[last.width - 1])
+        common = names.put("common", (h[last.width - 1, :] * p)[0] + offset[last.width - 1])
     rows = []
     for k, (symbol, _) in enumerate(found.data):
         # The reflection takes the first axis to - side p/|p|.
@@ -269,7 +267,7 @@ def _pooled(last: Readout, place: Place, found: _Last, names: Names) -> tuple[sp
 
 def _read_pooled(last: Readout, place: Place, names: Names) -> list[sp.Expr]:
     """What the readout shows of its rows, and the variables that it leaves open."""
-    _, _, reflection = _reflected(place, last, names)
+    *_, reflection = _reflected(place, last, names)
     pooling, state = last.pooling(place.tokens), place.inputs[-1]
     h = place.rows("w", last.width)
     seen = h * state.mixing.T * pooling

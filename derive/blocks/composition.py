@@ -17,7 +17,7 @@ from .correlation import Correlation
 from .mlp import MLP
 from .norm import Norm
 from .output import Output
-from .protocol import Block, Place, State, row_symbols
+from .protocol import Block, Direction, Place, State, overlap_symbol, row_symbols
 from .readout import Readout
 from .residual import Residual
 
@@ -80,19 +80,23 @@ class Composition:
 
     @property
     def constants(self) -> tuple[sp.Symbol, ...]:
-        """Those of the blocks in their order, then the planted overlaps."""
-        tape = Tape((), False)
-        written = record(self, tape)
-        places = (self._place(number, ()) for number in range(1, len(self.blocks) + 1))
-        own = [
-            place.constant(name, **({"real": True} if name.startswith("root") else {}))
-            for block, place in zip(self.blocks, places, strict=True)
-            for name in block.constants
-        ]
-        used = {symbol for _, value in tape.body for symbol in value.free_symbols}.union(
-            *(value.free_symbols for value in written.outputs)
-        )
-        planted = sorted((s for s in used if s.name.startswith("t")), key=lambda s: (_natural(s), s.name))
+        """Those of the blocks in their order, then the planted overlaps: mlp by mlp, for each unit all later rows."""
+        own: list[sp.Symbol] = []
+        planted: list[sp.Symbol] = []
+        for number, block in enumerate(self.blocks, start=1):
+            place = self._place(number, ())
+            own += [
+                place.constant(name, **({"real": True} if name.startswith("root") else {})) for name in block.constants
+            ]
+            if isinstance(block, MLP) and block.planted:
+                later = sorted(
+                    (n, row, role)
+                    for n, other in enumerate(self.blocks[number:], start=number + 1)
+                    for role, count in other.roles
+                    for row in range(count)
+                )
+                units = (Direction(number, j + 1) for j in range(block.width))
+                planted += [overlap_symbol(unit, (n, role), row) for unit in units for n, row, role in later]
         return (*own, *planted)
 
     @property
@@ -142,11 +146,6 @@ def _(model: Composition, tape: Tape) -> Recorded:
     assert seen is not None
     shown = sp.Matrix(*seen.shape, lambda i, j: tape.put(f"shown_{i + 1}_{j + 1}", seen[i, j]))
     return Recorded(shown, last.stages, last.rows, last.scores)
-
-
-def _natural(symbol: sp.Symbol) -> list[int]:
-    """The numbers of a name."""
-    return [int(part) for part in "".join(c if c.isdigit() else " " for c in symbol.name).split()]
 
 
 def composition_of(tokens: int, blocks: Sequence[Mapping[str, Any]]) -> Composition:

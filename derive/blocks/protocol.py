@@ -19,7 +19,7 @@ from ..attention import Mask
 from ..straightline import Stage
 from ..tape import Tape
 
-__all__ = ["Block", "Direction", "Place", "State", "Weightless", "row_symbols"]
+__all__ = ["Block", "Direction", "Place", "State", "Weightless", "overlap_symbol", "row_symbols"]
 
 
 def row_symbols(role: str, number: int, count: int, tokens: int) -> sp.Matrix:
@@ -32,6 +32,12 @@ class Direction(NamedTuple):
 
     block: int
     number: int
+
+
+def overlap_symbol(direction: Direction, rows: tuple[int, str], row: int) -> sp.Symbol:
+    """Return the planted overlap of a direction with a row of weights, whose block and letter are given."""
+    number, role = rows
+    return sp.Symbol(f"t{direction.block}_{direction.number}_{role}{number}_{row + 1}", real=True)
 
 
 class Place(NamedTuple):
@@ -72,10 +78,7 @@ class Place(NamedTuple):
     def overlaps(self, role: str, count: int) -> sp.Matrix:
         """Overlaps t of rows of weights with the directions added so far, `count` x K."""
         directions = self.inputs[-1].directions
-        return sp.Matrix(count, len(directions), lambda k, j: self._overlap(role, k, directions[j]))
-
-    def _overlap(self, role: str, row: int, direction: Direction) -> sp.Symbol:
-        return sp.Symbol(f"t{direction.block}_{direction.number}_{role}{self.number}_{row + 1}", real=True)
+        return sp.Matrix(count, len(directions), lambda k, j: overlap_symbol(directions[j], (self.number, role), k))
 
 
 @dataclass(frozen=True)

@@ -164,10 +164,7 @@ class Network:
         layers = whole("layers", self.layers, 1, "(2)")
         # Before a tuple of all ranks is made.
         refuse_memory(f"layers = {layers} (overlaps of every two layers)", 8 * layers**2, "take fewer layers")
-        ranks = tuple(self.rank) if isinstance(self.rank, tuple | list) else (self.rank,) * layers
-        if len(ranks) != layers:
-            raise ValueError(f"rank must be one integer or {layers} of them, one per layer (2), got {len(ranks)}")
-        ranks = tuple(whole("rank", rank, 1, "(2)") for rank in ranks)
+        ranks = self._checked_ranks(layers)
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be 'last' (6) or 'sequence' (25), got {self.output!r}")
         object.__setattr__(self, "activation", read_activation(self.activation))
@@ -221,14 +218,18 @@ class Network:
         for name, value in (found | {"tokens": tokens, "mask": None, "token_covariance": None}).items():
             object.__setattr__(self, name, value)
 
-    def _layered(self) -> list[Block]:
-        """Blocks of the fields: attention, each with a residual but for one that is observed."""
-        layers = whole("layers", self.layers, 1, "(2)")
+    def _checked_ranks(self, layers: int) -> tuple[int, ...]:
+        """Ranks of all layers."""
         ranks = tuple(self.rank) if isinstance(self.rank, tuple | list) else (self.rank,) * layers
         if len(ranks) != layers:
             raise ValueError(f"rank must be one integer or {layers} of them, one per layer (2), got {len(ranks)}")
+        return tuple(whole("rank", rank, 1, "(2)") for rank in ranks)
+
+    def _layered(self) -> list[Block]:
+        """Blocks of the fields: attention, each with a residual but for one that is observed."""
+        layers = whole("layers", self.layers, 1, "(2)")
         blocks: list[Block] = []
-        for rank in ranks:
+        for rank in self._checked_ranks(layers):
             blocks += [Attention(rank, self.tied, self.beta, self.activation, self.mask), Residual(self.skip)]
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be 'last' (6) or 'sequence' (25), got {self.output!r}")
@@ -553,6 +554,8 @@ class Network:
         ----------
         troiani2025, (5), (21), (31)-(32).
         """
+        if self.chain is not None:
+            raise ValueError("mixing is of plain layers; the tokens of a list of blocks are its output(sequence)")
         return finite_output(self._propagate(h)[0], self.layers)
 
     def _checked(self, indices_of_all: ArrayLike) -> Array:

@@ -102,6 +102,14 @@ def test_an_mlp_that_is_not_planted_is_invisible():
     assert straight_link(seen).expanded().xreplace(place) == straight_link(without).expanded()
 
 
+def test_planted_overlaps_are_constants_whether_they_are_seen_or_not():
+    # The second mlp leaves nothing of what the first one added.
+    blocks = [{**MLP, "width": 1}, {**MLP, "bare": True}, attention(tied=False)]
+    names = [s.name for s in composition_of(2, blocks).constants]
+    assert names[:5] == ["beta3", "t1_1_a2_1", "t1_1_a2_2", "t1_1_k3_1", "t1_1_q3_1"]
+    assert names[5:] == ["t2_1_k3_1", "t2_1_q3_1", "t2_2_k3_1", "t2_2_q3_1"]
+
+
 def test_an_mlp_of_the_identity_is_attention_in_another_basis():
     # v = h_w B^T + t h_a B^T: rows w + t a.
     model = composition_of(2, [{**MLP, "width": 1, "activation": "linear"}, attention()])

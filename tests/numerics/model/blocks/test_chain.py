@@ -133,6 +133,11 @@ def test_bad_lists_are_named(arguments, more, words):
         Network(*arguments, **more)
 
 
+def test_a_list_has_no_mixing_matrix_of_plain_layers():
+    with pytest.raises(ValueError, match="mixing is of plain layers"):
+        Network(2, 2, mask="causal").mixing(np.ones((2, 2)))
+
+
 def test_one_block_is_one_class():
     # What every block has: the Protocol that the chain relies on.
     for block in (Attention(), Residual(), Norm(), MLP(), Readout(), Output()):
