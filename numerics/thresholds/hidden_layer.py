@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..channel.charts import AT_ONCE
 from ..core.decimals import recorded
@@ -17,9 +18,6 @@ from ..model.routes import require
 from ..priors import GAUSSIAN, Prior, as_setting, gain
 
 __all__ = ["hidden_layer"]
-
-# Where no layer grows from zero overlap, the scan begins at the inverse of this.
-_SLOWEST = 0.5
 
 
 def hidden_layer(
@@ -81,9 +79,7 @@ def hidden_layer(
     averages = effort.channel(model, np.random.default_rng(rng), workers)
     groups = averages.groups[(layer - 1) * model.heads : layer * model.heads]
     iterated = Iterated(lambda _: averages, "uninformed", None, (tol, closest), lambda: None, prior)
-    zero = averages(np.zeros((model.indices,) * 2))
-    rates = zero.growth.mean(axis=0)
-    first = 1 / (gain(prior) * float(np.nanmax(rates[rates < AT_ONCE], initial=_SLOWEST)))
+    first = 1 / (gain(prior) * _fastest(averages(np.zeros((model.indices,) * 2)).growth))
 
     # Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at
     # most.
@@ -123,6 +119,14 @@ def hidden_layer(
             **as_setting(prior),
         ),
     )
+
+
+def _fastest(growth: NDArray[np.float64]) -> float:
+    """Largest growth rate from zero overlap of what is not learned at once."""
+    rates = growth.mean(axis=0)
+    # Where nothing grows beside a readout that is learned at once, the scan begins at the inverse of this.
+    slowest = 0.5
+    return float(rates[np.isfinite(rates) & (rates < AT_ONCE)].max(initial=0.0)) or slowest
 
 
 def _where(onset: Onset) -> str:
